@@ -37,7 +37,7 @@ dist:
 
 # Edit an open project at random, and compare the published diagnostics with a fresh load
 edits sequences="10000":
-    LSP_EDIT_SEQUENCES={{sequences}} cargo test -p goondan-lsp --test it published_is
+    LSP_EDIT_SEQUENCES={{sequences}} cargo test -p goondan-lsp --test it diagnostics_after_edits
 
 # Build all packages for this system from the program of `just dist`, in target/packages
 package:

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shorter_table_is_completed_with_zeros_and_a_longer_one_is_cut() {
+    fn read_prefix_zero_fills_short_tables_and_truncates_long_ones() {
         let whole = Plugin {
             magic: MAGIC,
             abi_major: 1,
@@ -290,19 +290,19 @@ mod tests {
             flags: FLAG_PANICS_STOP_HERE,
             open: None,
         };
-        // SAFETY: `whole` has more bytes than are read.
+        // SAFETY: `whole` is larger than the 16 bytes that are read.
         let short = unsafe { read_prefix(&raw const whole, 16) };
         assert_eq!(
             (short.magic, short.abi_minor, short.struct_size, short.flags),
             (MAGIC, 7, 16, 0)
         );
-        // SAFETY: at most a whole `Plugin` is read, however large the size.
+        // SAFETY: at most a whole `Plugin` is read, for any size.
         let long = unsafe { read_prefix(&raw const whole, 10_000) };
         assert_eq!(long.flags, FLAG_PANICS_STOP_HERE);
     }
 
     #[test]
-    fn null_bytes_are_empty_or_refused() {
+    fn null_bytes_are_empty_and_invalid_lengths_are_rejected() {
         assert_eq!(
             // SAFETY: null is allowed.
             unsafe {
@@ -326,7 +326,7 @@ mod tests {
             None
         );
         assert_eq!(
-            // SAFETY: an impossible length is refused before anything is read.
+            // SAFETY: an impossible length is rejected before anything is read.
             unsafe {
                 Bytes {
                     ptr: [1_u8].as_ptr(),

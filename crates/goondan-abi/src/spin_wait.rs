@@ -36,11 +36,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_found_and_what_is_not_is_given_up() {
-        let mut looks = 0;
+    fn spin_until_found_returns_the_value_or_gives_up() {
+        let mut polls = 0;
         let found = spin_until_found(|| {
-            looks += 1;
-            (looks == 3).then_some("it")
+            polls += 1;
+            (polls == 3).then_some("it")
         });
         assert_eq!(found, Some("it"));
         assert_eq!(spin_until_found(|| None::<()>), None);

@@ -126,12 +126,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn the_command_line_definition_is_valid() {
         CommandLine::command().debug_assert();
     }
 
     #[test]
-    fn each_command_and_each_argument_says_what_it_does() {
+    fn each_command_and_argument_has_a_help_text() {
         let mut command = CommandLine::command();
         command.build();
         assert!(described(&command) > 80);

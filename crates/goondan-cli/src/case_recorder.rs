@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_leads_from_the_case_to_the_project() {
+    fn relative_paths_start_at_the_directory_of_the_case() {
         let path = |from: &str, to: &str| relative(Path::new(from), Path::new(to));
         assert_eq!(path("/a/b/cases", "/a/b"), "..");
         assert_eq!(path("/a/b", "/a/b"), ".");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_goes_where_the_other_cases_are() {
+    fn a_new_case_is_written_next_to_the_existing_cases() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         assert_eq!(cases_directory(root), "");

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_means_something_to_a_shell_is_not_offered() {
+    fn words_with_shell_syntax_are_not_completed() {
         let hostile = [
             "$(id)",
             "`id`",

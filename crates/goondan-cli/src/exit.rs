@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_failure() {
+    fn a_broken_pipe_error_is_silent_and_successful() {
         let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(error.silent && error.exit == CommandExit::Ok);
     }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endless_file_is_not_read_to_its_end() {
+    fn reading_an_endless_file_stops_at_the_size_limit() {
         let error = read_bytes(io::repeat(0), "Standard input").unwrap_err();
         assert_eq!(error.message, "Standard input is larger than 32 MiB.");
     }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_is_explained_with_examples() {
+    fn each_command_has_an_explanation_and_examples() {
         let command = with_command_texts(CommandLine::command(), &mut Vec::new());
         let mut known = Vec::new();
         visit_commands(&command, "", &mut |command, path| {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_repeated_with_all_that_was_typed() {
+    fn a_suggested_command_repeats_all_typed_arguments() {
         let typed = words(&["conversation", "delete", "--project", "my hp", "a:main"]);
         let expected = "gdn conversation delete --project 'my hp' a:main --force";
         assert_eq!(

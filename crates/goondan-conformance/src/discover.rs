@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_searched_and_names_are_unique() {
+    fn directories_are_searched_and_duplicate_names_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         let put = |path: &str, text: String| {
             let path = dir.path().join(path);

@@ -1,12 +1,13 @@
-//! How fast events are taken, and how soon a platform is told: `cargo run --release -p goondan-connect --example burst`.
+//! Measures how fast events are accepted and acknowledged:
+//! `cargo run --release -p goondan-connect --example burst`.
 //!
-//! Ten thousand signed events of Slack for a hundred threads, with the store on disk, and a Slack that stands in for the real one.
-//! Then some for a model that takes ten seconds.
+//! Sends ten thousand signed Slack events for a hundred threads, with the store on disk and a mock
+//! of Slack. Then sends events for a model that takes ten seconds.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a trial tells what it finds, and may panic"
+    reason = "a benchmark prints its results and may panic"
 )]
 
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ use tower::ServiceExt as _;
 
 const EVENTS: usize = 10_000;
 const THREADS: usize = 100;
-/// How many requests are open at a time.
+/// Maximum number of concurrent requests.
 const OPEN: usize = 256;
 const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
@@ -43,7 +44,7 @@ async fn main() {
     slow(&base).await;
 }
 
-/// Notes what is answered in each thread.
+/// Starts a mock of Slack that records the answers of each thread.
 async fn slack(answers: Answers) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -100,7 +101,7 @@ async fn start(state: &std::path::Path, base: &str, delay: u64) -> (Swarm, Conne
     (swarm, connections)
 }
 
-/// How long it took until the event was acknowledged.
+/// Delivers an event. Returns the time until its acknowledgement.
 async fn deliver(router: Router, thread: usize, number: usize) -> Duration {
     let ts = format!("1700000000.{number:06}");
     let body = json!({"type": "event_callback", "team_id": "T1", "event": {
@@ -135,7 +136,7 @@ async fn burst(base: &str, answers: &Answers) {
     let (_swarm, connections) = start(state.path(), base, 0).await;
     let begin = Instant::now();
     let router = connections.router();
-    // Each thread delivers one after another; the threads beside each other.
+    // Each thread delivers its events one after another; threads run concurrently.
     let threads = futures::stream::iter(0..THREADS).map(|thread| {
         let router = router.clone();
         tokio::spawn(async move {
@@ -162,9 +163,9 @@ async fn burst(base: &str, answers: &Answers) {
     let answered = begin.elapsed();
     let answers = answers.lock().unwrap();
     let in_order = answers.iter().filter(|(thread, texts)| {
-        let wanted = (0..EVENTS / THREADS)
+        let expected = (0..EVENTS / THREADS)
             .map(|round| format!("{}", round * THREADS + thread.parse::<usize>().unwrap()));
-        texts.iter().eq(wanted.collect::<Vec<_>>().iter())
+        texts.iter().eq(expected.collect::<Vec<_>>().iter())
     });
     println!("events {EVENTS}, threads {THREADS}");
     println!(
@@ -181,7 +182,7 @@ async fn burst(base: &str, answers: &Answers) {
     );
 }
 
-/// A platform does not wait for the model.
+/// Checks that the acknowledgement does not wait for the model.
 async fn slow(base: &str) {
     let state = tempfile::tempdir().unwrap();
     let (swarm, connections) = start(state.path(), base, 10_000).await;

@@ -205,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn strangers_wait_until_somebody_lets_them_in() {
-        let folder = tempfile::tempdir().unwrap();
+    fn unknown_senders_wait_until_they_are_approved() {
+        let directory = tempfile::tempdir().unwrap();
         let now = DateTime::UNIX_EPOCH;
-        let senders = AllowedSenders::open(folder.path(), None, true).unwrap();
+        let senders = AllowedSenders::open(directory.path(), None, true).unwrap();
         assert_eq!(
             senders.admit(&event("7", "c"), now).unwrap(),
             SenderAdmission::NewUnknownSender
@@ -216,13 +216,15 @@ mod tests {
         assert_eq!(
             senders.admit(&event("7", "c"), now).unwrap(),
             SenderAdmission::Refused,
-            "told once"
+            "an unknown sender is notified once"
         );
         assert_eq!(
-            read_pending(folder.path()).unwrap()[0].name.len(),
+            read_pending(directory.path()).unwrap()[0].name.len(),
             MAX_SENDER_NAME_CHARS
         );
-        assert!(approve(folder.path(), "7").unwrap() && !approve(folder.path(), "7").unwrap());
+        assert!(
+            approve(directory.path(), "7").unwrap() && !approve(directory.path(), "7").unwrap()
+        );
         assert_eq!(
             senders.admit(&event("7", "c"), now).unwrap(),
             SenderAdmission::Passes
@@ -233,26 +235,26 @@ mod tests {
                 .unwrap();
         }
         assert_eq!(
-            read_pending(folder.path()).unwrap().len(),
+            read_pending(directory.path()).unwrap().len(),
             MAX_PENDING_SENDERS
         );
-        let again = AllowedSenders::open(folder.path(), None, true).unwrap();
+        let again = AllowedSenders::open(directory.path(), None, true).unwrap();
         assert_eq!(
             again.admit(&event("s3", "c"), now).unwrap(),
             SenderAdmission::Refused,
-            "told once, also after a restart"
+            "an unknown sender is notified once, including after a restart"
         );
     }
 
     #[test]
     fn the_author_of_a_text_must_also_be_allowed() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let admit = |senders: &[&str], author: Option<&str>| {
             let allow = ConnectionAccess {
                 senders: ids(senders),
                 ..ConnectionAccess::default()
             };
-            let senders = AllowedSenders::open(folder.path(), Some(allow), false).unwrap();
+            let senders = AllowedSenders::open(directory.path(), Some(allow), false).unwrap();
             let event = PlatformEvent {
                 author: author.map(str::to_owned),
                 ..event("ada", "c")
@@ -266,14 +268,14 @@ mod tests {
         assert_eq!(admit(&["ada"], Some("")), refused);
         assert_eq!(admit(&["ada", "mallory"], Some("mallory")), passes);
         assert_eq!(admit(&["*"], Some("mallory")), passes);
-        assert_eq!(read_pending(folder.path()).unwrap(), []);
+        assert_eq!(read_pending(directory.path()).unwrap(), []);
     }
 
     #[test]
-    fn senders_and_channels_must_both_fit() {
-        let folder = tempfile::tempdir().unwrap();
+    fn senders_and_channels_must_both_be_allowed() {
+        let directory = tempfile::tempdir().unwrap();
         let admit = |allow: Option<ConnectionAccess>, sender: &str, channel: &str| {
-            let senders = AllowedSenders::open(folder.path(), allow, false).unwrap();
+            let senders = AllowedSenders::open(directory.path(), allow, false).unwrap();
             senders
                 .admit(&event(sender, channel), DateTime::UNIX_EPOCH)
                 .unwrap()
@@ -309,10 +311,14 @@ mod tests {
             approvers: ids(&["1"]).unwrap(),
             ..ConnectionAccess::default()
         };
-        let senders = AllowedSenders::open(folder.path(), Some(approvers), true).unwrap();
+        let senders = AllowedSenders::open(directory.path(), Some(approvers), true).unwrap();
         let admitted = senders
             .admit(&event("9", "d"), DateTime::UNIX_EPOCH)
             .unwrap();
-        assert_ne!(admitted, SenderAdmission::Passes, "approvers let nobody in");
+        assert_ne!(
+            admitted,
+            SenderAdmission::Passes,
+            "`approvers` does not allow further senders"
+        );
     }
 }

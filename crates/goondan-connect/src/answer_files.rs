@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_plain_name() {
-        for (media_type, given, wanted) in [
+    fn file_names_have_no_path_or_special_characters() {
+        for (media_type, given, expected) in [
             ("image/png", None, "file-2.png"),
             ("image/jpeg", Some(""), "file-2.jpg"),
             ("application/vnd.ms-excel", None, "file-2.bin"),
@@ -178,12 +178,12 @@ mod tests {
             ("text/plain", Some("C:\\a\\b.txt"), "b.txt"),
             ("text/plain", Some("..\r\n\"x\".txt"), "x.txt"),
         ] {
-            assert_eq!(name(&file(media_type, given, b""), 2), wanted);
+            assert_eq!(name(&file(media_type, given, b""), 2), expected);
         }
     }
 
     #[test]
-    fn what_is_too_large_or_too_much_is_told() {
+    fn omitted_files_are_listed_with_a_reason() {
         let large = file(
             "text/plain",
             Some("large.txt"),

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limit_that_does_not_end_as_stated_gets_longer_waits() {
+    fn waits_grow_if_a_rate_limit_outlasts_the_stated_time() {
         let wait = |stated, attempts| {
             let failure = PlatformFailure::Later(Duration::from_secs(stated));
             retry_wait(&failure, attempts, false).unwrap().as_secs()

@@ -174,16 +174,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_lies_on_the_platform_or_nowhere() {
+    fn only_file_urls_of_the_platform_are_accepted() {
         let hosts = ["slack.com"];
-        for mine in [
+        for accepted in [
             "https://files.slack.com/a.png",
             "https://slack.com/x",
             "http://127.0.0.1:80/a",
         ] {
-            assert!(is_of(mine, &hosts, "http://127.0.0.1/api"), "{mine}");
+            assert!(
+                is_of(accepted, &hosts, "http://127.0.0.1/api"),
+                "{accepted}"
+            );
         }
-        for other in [
+        for rejected in [
             "http://files.slack.com/a",
             "https://slack.com.evil.example/a",
             "https://evilslack.com/",
@@ -195,14 +198,17 @@ mod tests {
             "a",
             "",
         ] {
-            assert!(!is_of(other, &hosts, "http://127.0.0.1/api"), "{other}");
+            assert!(
+                !is_of(rejected, &hosts, "http://127.0.0.1/api"),
+                "{rejected}"
+            );
         }
     }
 
     #[test]
-    fn what_is_no_media_type_is_not_passed_on() {
+    fn invalid_media_types_are_rejected() {
         assert!(is_media_type("image/svg+xml"));
-        for wrong in [
+        for invalid in [
             "",
             "image",
             "image/",
@@ -211,7 +217,7 @@ mod tests {
             "a/b/c",
             "image/\n",
         ] {
-            assert!(!is_media_type(wrong), "{wrong:?}");
+            assert!(!is_media_type(invalid), "{invalid:?}");
         }
     }
 }

@@ -326,8 +326,8 @@ mod tests {
 
     #[tokio::test]
     async fn pending_answers_and_final_states_survive_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let (outbox, pending) = Outbox::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (outbox, pending) = Outbox::open(directory.path()).unwrap();
         assert_eq!(pending, []);
         for id in ["1", "2", "3", "4"] {
             outbox.record_pending(reply(id)).await.unwrap();
@@ -336,7 +336,7 @@ mod tests {
         outbox.record_sent("3").await.unwrap();
         outbox.record_dropped("4").await.unwrap();
         drop(outbox);
-        let (outbox, pending) = Outbox::open(folder.path()).unwrap();
+        let (outbox, pending) = Outbox::open(directory.path()).unwrap();
         assert_eq!(
             pending,
             [
@@ -352,13 +352,13 @@ mod tests {
         outbox.record_failed("2", "no").await.unwrap();
         drop(outbox);
         // A crash truncates the last line.
-        let text = std::fs::read_to_string(folder.path().join(OUTBOX_FILE)).unwrap();
+        let text = std::fs::read_to_string(directory.path().join(OUTBOX_FILE)).unwrap();
         std::fs::write(
-            folder.path().join(OUTBOX_FILE),
+            directory.path().join(OUTBOX_FILE),
             format!("{text}{{\"is\":\"se"),
         )
         .unwrap();
-        let replies = OutboxReplies::read(folder.path()).unwrap();
+        let replies = OutboxReplies::read(directory.path()).unwrap();
         let ids_and_failures: Vec<_> = replies
             .replies()
             .map(|reply| (reply.id.as_str(), reply.why.as_deref()))
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn old_finished_answers_are_forgotten_and_pending_ones_are_not() {
+    fn old_finished_answers_are_removed_and_pending_ones_are_kept() {
         let mut replies = OutboxReplies::default();
         replies.apply(OutboxRecord::Reply(reply("pending")));
         for number in 0..5_000 {

@@ -243,17 +243,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_where_it_pauses() {
-        let cut = |text, most| split_into_messages(text, most, char::len_utf16);
+    fn a_text_is_split_at_paragraphs_and_words() {
+        let cut = |text, limit| split_into_messages(text, limit, char::len_utf16);
         assert_eq!(cut("one two three", 8), ["one two", "three"]);
         assert_eq!(cut("ab cd\n\nef gh", 9), ["ab cd", "ef gh"]);
         assert_eq!(cut("abcdefgh", 3), ["abc", "def", "gh"]);
-        assert_eq!(cut("🦀🦀🦀", 4), ["🦀🦀", "🦀"], "a crab counts twice");
+        assert_eq!(
+            cut("🦀🦀🦀", 4),
+            ["🦀🦀", "🦀"],
+            "the emoji has two UTF-16 units"
+        );
         assert_eq!(cut("  ", 3), Vec::<String>::new());
     }
 
     #[test]
-    fn a_code_block_is_closed_and_opened_again() {
+    fn a_split_code_block_is_closed_and_reopened() {
         let code = "    let x = 1;\n".repeat(10);
         let text = format!("Look:\n```rust\n{code}```\nDone.");
         let cut = split_into_messages(&text, 80, |_| 1);
@@ -271,11 +275,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_nothing_is_too_long(text in "(\\PC|[ \n]){0,300}", most in 2..40usize) {
-            let cut = split_into_messages(&text, most, char::len_utf16);
+        fn split_messages_keep_all_text_within_the_limit(text in "(\\PC|[ \n]){0,300}", limit in 2..40usize) {
+            let cut = split_into_messages(&text, limit, char::len_utf16);
             let joined: String = cut.concat().split_whitespace().collect();
             prop_assert_eq!(joined, text.split_whitespace().collect::<String>());
-            prop_assert!(cut.iter().all(|piece| !piece.is_empty() && piece.encode_utf16().count() <= most));
+            prop_assert!(cut.iter().all(|piece| !piece.is_empty() && piece.encode_utf16().count() <= limit));
         }
     }
 }

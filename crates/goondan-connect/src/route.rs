@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_counts() {
+    fn the_first_matching_rule_applies() {
         let by_team = InstanceKeyRoute::Property {
             name: "team".to_owned(),
             prefix: "t:".to_owned(),

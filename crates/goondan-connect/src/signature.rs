@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slacks_own_example() {
+    fn the_slack_documentation_example_verifies() {
         let body = b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
         let parts: [&[u8]; 2] = [b"v0:1531420618:", body];
         let given = "a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn githubs_own_example() {
+    fn the_github_documentation_example_verifies() {
         let given = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
         assert!(is_hmac_hex(
             b"It's a Secret to Everybody",
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_test_of_rfc_8032() {
+    fn the_second_rfc_8032_test_vector_verifies() {
         let key = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
         let given = "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00";
         assert!(is_ed25519(key, &[b"\x72"], given));

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_call_goes_to_the_channel_of_the_event() {
+    fn an_answer_call_covers_only_its_tool_and_its_arguments() {
         let call = AnswerCall {
             tool: "telegram__send".to_owned(),
             arguments: [("chatId".to_owned(), "-7".to_owned())].into(),
@@ -330,21 +330,24 @@ mod tests {
     }
 
     #[test]
-    fn an_input_joins_only_a_turn_with_its_conditions() {
-        let steering = |instructions| {
+    fn an_input_steers_only_a_turn_with_the_same_terms() {
+        let steering_input = |instructions| {
             let mut input = event(instructions);
             input.event_type = crate::reserved_names::INPUT_EVENT.to_owned();
             input.terms.delivery = InputDelivery::Steer;
             input
         };
         let running = event(None);
-        assert!(steering(None).steers(&running));
-        assert!(!steering(Some("Be brief.")).steers(&running));
-        assert!(!event(None).steers(&running), "it is queued");
+        assert!(steering_input(None).steers(&running));
+        assert!(!steering_input(Some("Be brief.")).steers(&running));
+        assert!(
+            !event(None).steers(&running),
+            "an input with queued delivery does not steer"
+        );
         let mut requested = event(None);
         requested.callers = vec![InstanceId::new("other", "main")];
-        assert!(!steering(None).steers(&requested));
-        let mut from_agent = steering(None);
+        assert!(!steering_input(None).steers(&requested));
+        let mut from_agent = steering_input(None);
         from_agent.callers = vec![InstanceId::new("other", "main")];
         assert!(!from_agent.steers(&running));
         let mut in_channel = event(None);
@@ -352,11 +355,11 @@ mod tests {
             tool: "slack__send".to_owned(),
             arguments: BTreeMap::new(),
         }));
-        assert!(!steering(None).steers(&in_channel));
+        assert!(!steering_input(None).steers(&in_channel));
     }
 
     #[test]
-    fn instructions_stand_behind_the_system_prompt() {
+    fn instructions_follow_the_system_prompt() {
         let system = |prompt, instructions| event(instructions).system(prompt);
         assert_eq!(
             system(Some("Be kind."), Some("Be brief.")).as_deref(),
@@ -371,11 +374,11 @@ mod tests {
     }
 
     #[test]
-    fn an_event_from_before_there_were_instructions_is_read() {
-        let mut written = serde_json::to_value(event(Some("x"))).unwrap();
-        written.as_object_mut().unwrap().remove("instructions");
+    fn an_event_without_the_instructions_field_can_be_read() {
+        let mut stored = serde_json::to_value(event(Some("x"))).unwrap();
+        stored.as_object_mut().unwrap().remove("instructions");
         assert_eq!(
-            serde_json::from_value::<AgentEvent>(written).unwrap(),
+            serde_json::from_value::<AgentEvent>(stored).unwrap(),
             event(None)
         );
     }

@@ -224,10 +224,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_version_control_and_of_task_runners_count() {
+    fn settings_of_version_control_and_task_runners_count_as_code() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        let counting = [
+        let code_files = [
             ".git/config",
             ".git/commondir",
             ".git/hooks/pre-commit",
@@ -247,7 +247,7 @@ mod tests {
             "wrangler.json",
             "test_notes.txt",
         ];
-        let other = [
+        let other_files = [
             ".git/HEAD",
             ".git/index",
             ".git/index.lock",
@@ -258,12 +258,12 @@ mod tests {
             "notes.txt",
             "data.json",
         ];
-        for name in counting.iter().chain(&other) {
+        for name in code_files.iter().chain(&other_files) {
             let path = root.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "text").unwrap();
         }
-        let expected: BTreeSet<PathBuf> = counting.iter().map(|name| root.join(name)).collect();
+        let expected: BTreeSet<PathBuf> = code_files.iter().map(|name| root.join(name)).collect();
         assert_eq!(CodeDirectory::read(root).unwrap().files, expected);
     }
 }

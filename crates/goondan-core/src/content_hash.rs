@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_content_has_another_hash() {
+    fn different_file_contents_have_different_hashes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.sh");
         assert_eq!(content_hash(&path), None);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_the_identity_of_its_code() {
+    fn the_identity_of_a_directory_covers_only_its_code() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, content: &str| {
             let path = dir.path().join(name);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_directory_has_the_identity_of_all_files() {
+    fn the_whole_identity_of_a_directory_covers_all_files() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, content: &str| {
             let path = dir.path().join(name);

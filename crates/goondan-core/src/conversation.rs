@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_target_changes_nothing() {
+    fn an_event_with_an_unknown_target_changes_nothing() {
         let mut conversation = stored(&["a"]);
         let missing = conversation.apply(MessageEvent::Remove {
             target_id: "x".into(),
@@ -279,18 +279,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_of_the_messages_is_kept_while_they_only_grow() {
+    fn the_history_cache_is_kept_while_messages_are_only_appended() {
         let mut conversation = stored(&["a"]);
         conversation
             .history()
-            .with_cache(|seen: &mut usize| *seen = 1);
+            .with_cache(|value: &mut usize| *value = 1);
         conversation
             .apply(MessageEvent::Append {
                 message: message("b", ""),
             })
             .unwrap();
         assert_eq!(
-            conversation.history().with_cache(|seen: &mut usize| *seen),
+            conversation
+                .history()
+                .with_cache(|value: &mut usize| *value),
             1
         );
         let old = conversation.history();
@@ -300,7 +302,9 @@ mod tests {
             })
             .unwrap();
         assert_eq!(
-            conversation.history().with_cache(|seen: &mut usize| *seen),
+            conversation
+                .history()
+                .with_cache(|value: &mut usize| *value),
             0
         );
         assert_eq!((old.len(), conversation.history().len()), (2, 1));
@@ -331,23 +335,24 @@ mod tests {
         );
     }
 
-    /// Random changes to a conversation of `m0` to `m3`; targets can be old, new or missing.
+    /// Generates changes to a conversation of `m0` to `m3`. Targets can be old, new or missing.
     fn events() -> impl Strategy<Value = Vec<MessageEvent>> {
-        proptest::collection::vec((0u8..12, 0usize..12), 0..14).prop_map(|acts| {
+        proptest::collection::vec((0u8..12, 0usize..12), 0..14).prop_map(|choices| {
             let mut ids: Vec<String> = (0..4)
                 .map(|n| format!("m{n}"))
                 .chain(["unknown".to_owned()])
                 .collect();
-            acts.into_iter()
+            choices
+                .into_iter()
                 .enumerate()
-                .map(|(n, (what, which))| event(what, which, n, &mut ids))
+                .map(|(n, (kind, target))| event(kind, target, n, &mut ids))
                 .collect()
         })
     }
 
-    fn event(what: u8, which: usize, n: usize, ids: &mut Vec<String>) -> MessageEvent {
-        let (target_id, new) = (ids[which % ids.len()].clone(), format!("new{n}"));
-        match what {
+    fn event(kind: u8, target: usize, n: usize, ids: &mut Vec<String>) -> MessageEvent {
+        let (target_id, new) = (ids[target % ids.len()].clone(), format!("new{n}"));
+        match kind {
             0..6 => {
                 ids.push(new.clone());
                 MessageEvent::Append {
@@ -371,39 +376,40 @@ mod tests {
     }
 
     proptest! {
-        /// A compaction that reached the disk partly or fully before its events were deleted is
-        /// repeated.
+        /// Repeats a compaction that was written partly or fully before its events were deleted.
         #[test]
-        fn a_fold_that_was_cut_off_and_repeated_comes_to_the_same(events in events(), part in 0usize..20) {
+        fn an_interrupted_and_repeated_compaction_has_the_same_result(events in events(), part in 0usize..20) {
             let base: Vec<Arc<Message>> = (0..4).map(|n| Arc::new(message(&format!("m{n}"), "old"))).collect();
             let restore = |base: Vec<Arc<Message>>| {
                 let stored = StoredConversation { base, events: events.clone(), warnings: Vec::new() };
                 Conversation::restore(stored).0
             };
             let once = restore(base.clone());
-            let cut_off = match once.base_change() {
+            let interrupted = match once.base_change() {
                 BaseChange::Append(new) => base.iter().chain(&new[..part.min(new.len())]).cloned().collect(),
                 // A rewrite is atomic: a temporary file is renamed.
                 BaseChange::Rewrite(_) if part % 2 == 0 => base,
-                BaseChange::Rewrite(whole) => whole.to_vec(),
+                BaseChange::Rewrite(messages) => messages.to_vec(),
             };
-            let twice = restore(cut_off);
+            let twice = restore(interrupted);
             prop_assert_eq!(once.messages(), twice.messages());
         }
     }
 
     #[test]
-    fn calls_without_a_result_are_told() {
+    fn tool_calls_without_a_result_are_reported() {
         let call =
             |id: &str| MessagePart::ToolCall(ToolCall::new(id, "a__b", serde_json::json!({})));
-        let mut calling = message("m0", "let me see");
-        calling.data = MessageData {
+        let mut message_with_calls = message("m0", "let me see");
+        message_with_calls.data = MessageData {
             role: MessageRole::Assistant,
             content: vec![call("c1"), call("c2")],
         };
         let mut conversation = stored(&[]);
         conversation
-            .apply(MessageEvent::Append { message: calling })
+            .apply(MessageEvent::Append {
+                message: message_with_calls,
+            })
             .unwrap();
         let ids = |conversation: &Conversation| {
             let calls = conversation.unanswered_calls().into_iter();

@@ -96,30 +96,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_at_a_time_one_waits() {
+    fn a_second_lock_of_a_file_times_out_until_the_first_is_released() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("new/list.json");
-        let none = Duration::ZERO;
-        let first = FileLock::of_file(&file, none).unwrap();
-        let error = FileLock::of_file(&file, none).unwrap_err();
+        let no_wait = Duration::ZERO;
+        let first = FileLock::of_file(&file, no_wait).unwrap();
+        let error = FileLock::of_file(&file, no_wait).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(first);
-        FileLock::of_file(&file, none).unwrap();
+        FileLock::of_file(&file, no_wait).unwrap();
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_locked_directory_contains_nothing_new() {
+    fn locking_a_directory_creates_no_file_in_it() {
         let dir = tempfile::tempdir().unwrap();
-        let none = Duration::ZERO;
-        let first = FileLock::of_directory(dir.path(), none).unwrap();
-        assert!(FileLock::of_directory(dir.path(), none).is_err());
+        let no_wait = Duration::ZERO;
+        let first = FileLock::of_directory(dir.path(), no_wait).unwrap();
+        assert!(FileLock::of_directory(dir.path(), no_wait).is_err());
         drop(first);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn no_change_is_lost_between_many_writers() {
+    fn concurrent_writers_with_a_lock_lose_no_change() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("count");
         std::fs::write(&file, "0").unwrap();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_stays_until_another_type_needs_the_room() {
+    fn a_cached_value_is_kept_until_a_value_of_another_type_replaces_it() {
         let history = MessageHistory::from(Vec::new());
         history.with_cache(|count: &mut usize| *count += 1);
         assert_eq!(history.clone().with_cache(|count: &mut usize| *count), 1);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_a_broken_request_is_found() {
+    fn the_id_of_an_invalid_request_is_found() {
         for (text, expected) in [
             (
                 r#"{"jsonrpc": "2.0", "id": 7, "method": "x", "params": {"a": "\x"}}"#,

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suffix_counts_and_a_tiny_limit_has_no_room_for_it() {
+    fn the_truncation_suffix_counts_and_is_omitted_for_tiny_limits() {
         assert_eq!(
             cut_error_message("äöüäöüäöüäöüäöüäöü", 17),
             "äö... (truncated)"
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_keeps_its_shape() {
+    fn a_truncated_object_keeps_its_fields() {
         let output = json!({"exitCode": 0, "stdout": "x".repeat(500), "stderr": "fine"});
         let cut = cut_output(&output, 200, "files/1.txt").unwrap();
         assert_eq!(cut.output["exitCode"], 0);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(cut.whole, output.to_string());
     }
 
-    /// Strings of plain characters, of characters that JSON escapes, and of both.
+    /// Generates strings of plain characters, of characters that JSON escapes, and of both.
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![
             "[a-zäé]{300,600}",
@@ -243,12 +243,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_characters_take_is_what_json_writes(text in any::<String>()) {
+        fn the_json_length_equals_the_serialized_length(text in any::<String>()) {
             prop_assert_eq!(json_length(&text) + 2, json!(text).to_string().chars().count());
         }
 
         #[test]
-        fn a_field_is_cut_to_the_limit_and_no_further(text in texts(), other in "[a-z\"]{0,30}", limit in 100usize..300) {
+        fn a_field_is_truncated_exactly_to_the_limit(text in texts(), other in "[a-z\"]{0,30}", limit in 100usize..300) {
             let output = json!({"stdout": text, "stderr": other});
             let cut = cut_output(&output, limit, "f").unwrap();
             let shown = cut.output["stdout"].as_str().unwrap();
@@ -256,17 +256,17 @@ mod tests {
             prop_assert!(text.starts_with(shown_text));
             prop_assert_eq!(&cut.output["stderr"], &json!(other));
             let size = json!({"stdout": shown_text, "stderr": other}).to_string().chars().count();
-            // One character more would have been too much; it may be six in JSON.
+            // One more character would exceed the limit. JSON can write it as six characters.
             prop_assert!(size <= limit && size + 6 > limit, "{} of {}", size, limit);
         }
 
         #[test]
-        fn a_message_never_exceeds_its_limit(text in ".{0,200}", limit in 0usize..100) {
+        fn an_error_message_never_exceeds_its_limit(text in ".{0,200}", limit in 0usize..100) {
             prop_assert!(cut_error_message(&text, limit).chars().count() <= limit.max(text.chars().count().min(limit)));
         }
 
         #[test]
-        fn what_is_cut_says_how_much_and_keeps_the_whole(
+        fn a_truncated_output_reports_its_length_and_keeps_the_whole_text(
             texts in proptest::collection::vec("[a-zé\"\n]{0,120}", 1..4),
             limit in 10usize..120,
         ) {
@@ -284,7 +284,7 @@ mod tests {
         }
 
         #[test]
-        fn what_fits_is_left_alone(text in ".{0,80}", limit in 0usize..100) {
+        fn an_output_within_the_limit_is_unchanged(text in ".{0,80}", limit in 0usize..100) {
             let cut = cut_output(&Value::String(text.clone()), limit, "f");
             prop_assert_eq!(cut.is_none(), text.chars().count() <= limit);
         }

@@ -353,7 +353,7 @@ mod tests {
         part
     }
 
-    fn signed(text: &str) -> MessagePart {
+    fn signed_reasoning(text: &str) -> MessagePart {
         let metadata = json!({"anthropic": {"signature": "c2ln"}});
         MessagePart::Reasoning {
             text: text.to_owned(),
@@ -362,13 +362,13 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_of_reasoning_is_kept() {
-        let plain = signed("No key is needed.");
+    fn secrets_in_reasoning_and_its_metadata_are_not_stored() {
+        let plain = signed_reasoning("No key is needed.");
         assert_eq!(masked(plain.clone()), plain);
         let detail = json!({"openrouter": {"details": [{"text": REASONING}]}});
         let detail = detail.as_object().unwrap();
         let parts = [
-            signed(REASONING),
+            signed_reasoning(REASONING),
             MessagePart::Reasoning {
                 text: "hm".to_owned(),
                 provider_metadata: detail.clone(),
@@ -380,7 +380,7 @@ mod tests {
         for part in parts {
             let kept = serde_json::to_string(&masked(part)).unwrap();
             assert!(!kept.contains("hunter2"), "{kept}");
-            // The signature belongs to another text.
+            // The signature is invalid for the masked text.
             assert!(!kept.contains("c2ln"), "{kept}");
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         let opaque = MessagePart::Opaque {
             provider_metadata: JsonObject::new(),
         };
-        let message = answer(vec![signed("hm"), opaque]);
+        let message = answer(vec![signed_reasoning("hm"), opaque]);
         let shown = serde_json::to_string(&Arc::new(message).for_reader()).unwrap();
         assert!(!shown.contains("c2ln"), "{shown}");
     }

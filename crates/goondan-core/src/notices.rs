@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_is_one_line() {
+    fn a_retry_notice_is_one_line() {
         let waits = [
             (4000, "4"),
             (350, "0.4"),

@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn any_path_survives() {
-        let odd = PathBuf::from(OsStr::from_bytes(b"/a/bad\xff"));
+    fn any_path_can_be_serialized_and_restored() {
+        let invalid_utf8 = PathBuf::from(OsStr::from_bytes(b"/a/bad\xff"));
         let record = SavedPaths {
-            path: odd.clone(),
-            more: Some(vec!["/b".into(), odd]),
+            path: invalid_utf8.clone(),
+            more: Some(vec!["/b".into(), invalid_utf8]),
         };
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains("\"/b\"") && text.contains("255"), "{text}");

@@ -143,7 +143,7 @@ mod tests {
     use super::PathStyle::{Mac, Unix, Windows};
 
     #[test]
-    fn on_windows_one_file_has_many_names() {
+    fn windows_spellings_of_one_file_are_unified() {
         for (given, expected) in [
             (r"keep\a", "keep/a"),
             (r"keep/.\a", "keep/./a"),
@@ -168,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_is_odd_on_windows_and_a_name_elsewhere() {
-        for odd in [
+    fn special_windows_names_are_ambiguous_only_on_windows() {
+        for ambiguous in [
             r"\\?\C:\a",
             r"\\.\pipe\x",
             "a::$DATA",
@@ -193,8 +193,11 @@ mod tests {
             "a?b",
             "a|b",
         ] {
-            assert!(Windows.is_ambiguous(odd), "{odd}");
-            assert!(!Unix.is_ambiguous(odd) && !Mac.is_ambiguous(odd), "{odd}");
+            assert!(Windows.is_ambiguous(ambiguous), "{ambiguous}");
+            assert!(
+                !Unix.is_ambiguous(ambiguous) && !Mac.is_ambiguous(ambiguous),
+                "{ambiguous}"
+            );
         }
         for plain in [
             "a",
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_the_same_where_the_system_says_so() {
+    fn letter_case_is_folded_on_macos_and_windows() {
         for (a, b) in [
             ("KEEP/a", "keep/A"),
             ("Straße", "STRASSE"),
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_makes_it_panic() {
+    fn unusual_paths_cause_no_panic() {
         for text in [
             "", ":", "::", "/:/", "ä:", "😀:x", "//?/", r"\\", "~", "~9", ". .", " ",
         ] {

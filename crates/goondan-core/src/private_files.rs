@@ -177,18 +177,19 @@ mod tests {
 
     fn file_mode(path: &Path) -> u32 {
         fs::metadata(path)
-            .expect("it is there")
+            .expect("the file exists")
             .permissions()
             .mode()
             & 0o7777
     }
 
     fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .expect("the test user owns the file");
     }
 
     #[test]
-    fn what_is_made_is_private() {
+    fn created_files_and_directories_are_private() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a/b");
         create_directory(&folder).unwrap();
@@ -202,13 +203,16 @@ mod tests {
     }
 
     #[test]
-    fn others_are_kept_out_of_a_folder_that_was_open() {
+    fn tightening_removes_access_of_other_users() {
         let dir = tempfile::tempdir().unwrap();
         set_mode(dir.path(), 0o755);
         tighten(dir.path()).unwrap();
         assert_eq!(file_mode(dir.path()), 0o700);
         set_mode(dir.path(), 0o1777);
-        assert!(tighten(dir.path()).is_err(), "such a folder is not ours");
+        assert!(
+            tighten(dir.path()).is_err(),
+            "a directory with a sticky bit is shared"
+        );
         assert_eq!(file_mode(dir.path()), 0o1777);
         assert!(tighten(&dir.path().join("missing")).is_err());
     }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_interpreters_ends() {
+    fn a_cycle_of_interpreters_terminates() {
         let dir = tempfile::tempdir().unwrap();
         for (name, line) in [("a", "#!./b\n"), ("b", "#!./a\n")] {
             std::fs::write(dir.path().join(name), line).unwrap();

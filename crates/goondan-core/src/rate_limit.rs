@@ -131,9 +131,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_a_number_of_seconds_or_a_date() {
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
         let now = "1994-11-06T08:49:30Z".parse().unwrap();
-        for (stated, expected) in [
+        for (header, expected) in [
             ("7", Some(7_000)),
             (" 0.5 ", Some(500)),
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7_000)),
@@ -146,8 +146,8 @@ mod tests {
             ("soon", None),
             ("", None),
         ] {
-            let wait = retry_after(stated, now).map(|wait| wait.as_millis());
-            assert_eq!(wait, expected, "{stated}");
+            let wait = retry_after(header, now).map(|wait| wait.as_millis());
+            assert_eq!(wait, expected, "{header}");
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limit_has_many_shapes() {
+    fn rate_limit_responses_of_all_platforms_are_recognized() {
         let after = ("retry-after", "7");
         let none_left = ("x-ratelimit-remaining", "0");
         let reset = ("x-ratelimit-reset", "1060");

@@ -114,7 +114,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_path_through_a_process_is_recognized() {
+    fn a_process_dependent_path_is_recognized() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for (target, link) in [
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_is_made_absolute() {
+    fn a_relative_path_becomes_absolute() {
         let here = std::env::current_dir().unwrap();
         assert_eq!(
             real_path(Path::new("src/x")).unwrap(),

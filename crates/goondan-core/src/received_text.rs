@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_decoded_by_its_mark_or_its_character_set() {
+    fn a_body_is_decoded_by_its_byte_order_mark_or_charset() {
         let latin = "application/json; charset=ISO-8859-1";
         let wide: Vec<u8> = "\u{feff}\"ü😀\""
             .encode_utf16()

@@ -161,7 +161,7 @@ mod tests {
 
     fn code(event_type: Option<&str>, metadata: Value) -> Option<String> {
         let Value::Object(metadata) = metadata else {
-            panic!("metadata are an object")
+            panic!("metadata is an object")
         };
         check(event_type, &metadata)
             .err()
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_sends_what_the_engine_sends() {
+    fn event_types_of_the_engine_are_reserved() {
         let longest = "x".repeat(MAX_EVENT_TYPE_BYTES + 1);
         for reserved in [
             RESPONSE_EVENT,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_sets_what_the_engine_reads() {
+    fn metadata_keys_of_the_engine_are_reserved() {
         for key in [
             INTER_AGENT_RESPONSE_KEY,
             "__goondanInterAgentResponseFormatted",
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_keeps_has_names_that_no_extension_has() {
+    fn record_names_of_the_engine_are_not_extension_state() {
         for reserved in ["gdn.approvals", "gdn.untrusted", "tool.automation"] {
             assert!(!is_extension_state(reserved), "{reserved}");
         }

@@ -192,85 +192,85 @@ mod tests {
 
     use super::*;
 
-    fn ids(handled: &ResultCache<u32>) -> Vec<&str> {
-        let mut ids: Vec<&str> = handled.entries.keys().map(|event_id| &**event_id).collect();
+    fn ids(cache: &ResultCache<u32>) -> Vec<&str> {
+        let mut ids: Vec<&str> = cache.entries.keys().map(|event_id| &**event_id).collect();
         ids.sort_unstable();
         ids
     }
 
     #[test]
-    fn the_oldest_go_first() {
-        let mut handled = ResultCache::with_max_events(2);
+    fn the_oldest_results_are_evicted_first() {
+        let mut cache = ResultCache::with_max_events(2);
         for (number, id) in ["a", "b", "a", "c"].into_iter().enumerate() {
-            handled.put(id, u32::try_from(number).unwrap(), 1, None);
+            cache.put(id, u32::try_from(number).unwrap(), 1, None);
         }
         // The first `a` was replaced and counts as evicted.
-        assert_eq!(ids(&handled), ["a", "c"]);
-        assert_eq!(handled.get("a"), Some(&2));
+        assert_eq!(ids(&cache), ["a", "c"]);
+        assert_eq!(cache.get("a"), Some(&2));
     }
 
     #[test]
-    fn a_result_stays_while_the_turn_that_asked_is_unfinished() {
-        let asker = InstanceId::new("a", "main");
-        let mut handled = ResultCache::with_max_events(1);
-        handled.put("asked", 1, 1, Some(asker.clone()));
-        handled.put("x", 2, 1, None);
-        handled.put("y", 3, 1, None);
-        assert_eq!(ids(&handled), ["asked", "y"]);
-        handled.release(&asker);
+    fn a_result_is_kept_while_the_requesting_turn_is_unfinished() {
+        let requester = InstanceId::new("a", "main");
+        let mut cache = ResultCache::with_max_events(1);
+        cache.put("asked", 1, 1, Some(requester.clone()));
+        cache.put("x", 2, 1, None);
+        cache.put("y", 3, 1, None);
+        assert_eq!(ids(&cache), ["asked", "y"]);
+        cache.release(&requester);
         assert_eq!(
-            ids(&handled),
+            ids(&cache),
             ["asked"],
-            "while it was needed, it grew no older"
+            "the result does not age while it is needed"
         );
     }
 
     #[test]
-    fn large_results_take_the_room_of_many() {
-        let mut handled = ResultCache::with_max_events(10);
-        handled.put("small", 1, 1, None);
-        handled.put("large", 2, MAX_CACHED_BYTES, None);
-        assert_eq!(ids(&handled), ["large"]);
+    fn a_large_result_evicts_several_small_results() {
+        let mut cache = ResultCache::with_max_events(10);
+        cache.put("small", 1, 1, None);
+        cache.put("large", 2, MAX_CACHED_BYTES, None);
+        assert_eq!(ids(&cache), ["large"]);
     }
 
     proptest! {
-        /// Random puts, releases and removals: needed results stay, the others are bounded, and no
-        /// results are mixed up.
+        /// Applies random puts, releases and removals. Needed results stay, other results are
+        /// bounded, and every id keeps its own result.
         #[test]
-        fn what_is_needed_stays_and_the_rest_has_little_room(acts in proptest::collection::vec((0u8..9, 0u32..12), 0..200)) {
-            const ROOM: usize = 3;
-            let askers = [InstanceId::new("a", "0"), InstanceId::new("a", "1")];
-            let mut handled = ResultCache::with_max_events(ROOM);
-            let mut put: HashMap<String, (u32, Option<InstanceId>)> = HashMap::new();
-            for (time, (what, which)) in (0..).zip(acts) {
-                let (id, asker) = (format!("e{which}"), askers[which as usize % 2].clone());
-                match what {
+        fn needed_results_are_kept_and_other_results_are_bounded(operations in proptest::collection::vec((0u8..9, 0u32..12), 0..200)) {
+            const MAX_OTHERS: usize = 3;
+            let requesters = [InstanceId::new("a", "0"), InstanceId::new("a", "1")];
+            let mut cache = ResultCache::with_max_events(MAX_OTHERS);
+            let mut expected: HashMap<String, (u32, Option<InstanceId>)> = HashMap::new();
+            for (time, (kind, index)) in (0..).zip(operations) {
+                let (id, requester) = (format!("e{index}"), requesters[index as usize % 2].clone());
+                match kind {
                     0..6 => {
-                        let needed_by = (what < 2).then_some(asker);
-                        handled.put(&id, time, 1, needed_by.clone());
-                        put.insert(id, (time, needed_by));
+                        let needed_by = (kind < 2).then_some(requester);
+                        cache.put(&id, time, 1, needed_by.clone());
+                        expected.insert(id, (time, needed_by));
                     }
                     6 => {
-                        handled.remove(&id);
-                        put.remove(&id);
+                        cache.remove(&id);
+                        expected.remove(&id);
                     }
-                    7 if which == 0 => {
-                        handled.clear();
-                        put.clear();
+                    7 if index == 0 => {
+                        cache.clear();
+                        expected.clear();
                     }
                     _ => {
-                        handled.release(&asker);
-                        put.values_mut().for_each(|(_, needed_by)| *needed_by = needed_by.take().filter(|by| *by != asker));
+                        cache.release(&requester);
+                        expected.values_mut().for_each(|(_, needed_by)| *needed_by = needed_by.take().filter(|by| *by != requester));
                     }
                 }
-                for (id, (time, needed_by)) in &put {
-                    let known = handled.get(id);
+                for (id, (time, needed_by)) in &expected {
+                    let known = cache.get(id);
                     prop_assert!(known == Some(time) || (known.is_none() && needed_by.is_none()), "{}: {:?}", id, known);
-                    prop_assert_eq!(handled.requester_of(id), needed_by.as_ref());
+                    prop_assert_eq!(cache.requester_of(id), needed_by.as_ref());
                 }
-                let needed = put.values().filter(|(_, needed_by)| needed_by.is_some()).count();
-                let count = handled.values().count();
-                prop_assert!(count <= needed + ROOM && count == handled.bytes && count - needed == handled.forgettable.len());
+                let needed = expected.values().filter(|(_, needed_by)| needed_by.is_some()).count();
+                let count = cache.values().count();
+                prop_assert!(count <= needed + MAX_OTHERS && count == cache.bytes && count - needed == cache.forgettable.len());
             }
         }
     }

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_also_inside() {
+    fn defaults_are_filled_in_including_nested_ones() {
         let arguments = schema().check(&json!({"text": "a", "deep": {}})).unwrap();
         assert_eq!(
             Value::Object(arguments),
@@ -362,8 +362,8 @@ mod tests {
     }
 
     #[test]
-    fn problems_have_paths_and_the_suggestion_names_the_keys() {
-        let refused = schema()
+    fn errors_contain_paths_and_the_suggestion_lists_the_keys() {
+        let error = schema()
             .check(&json!({"deep": {"n": "x"}, "to": "sideways", "extra": true}))
             .unwrap_err();
         for part in [
@@ -372,21 +372,17 @@ mod tests {
             "\"text\" is a required property",
             "extra",
         ] {
-            assert!(
-                refused.message.contains(part),
-                "{part} in {}",
-                refused.message
-            );
+            assert!(error.message.contains(part), "{part} in {}", error.message);
         }
         assert_eq!(
-            refused.suggestion,
+            error.suggestion,
             "Send one JSON object. Required keys: text. Allowed keys: text, to, deep."
         );
     }
 
     #[test]
-    fn what_is_no_object_is_refused_the_same_way() {
-        for (input, told) in [
+    fn arguments_that_are_not_an_object_are_rejected() {
+        for (input, expected) in [
             (json!("{not json"), "args: not valid JSON"),
             (json!([1]), "args: expected an object, got an array"),
             (json!(1), "args: expected an object, got a number"),
@@ -395,17 +391,17 @@ mod tests {
                 "args: expected an object, got a string",
             ),
         ] {
-            let refused = schema().check(&input).unwrap_err();
+            let error = schema().check(&input).unwrap_err();
             assert!(
-                refused.message.contains(told),
-                "{told} in {}",
-                refused.message
+                error.message.contains(expected),
+                "{expected} in {}",
+                error.message
             );
         }
     }
 
     #[test]
-    fn nothing_counts_as_no_arguments() {
+    fn null_and_an_empty_string_count_as_no_arguments() {
         let open = ArgumentSchema::new(json!({"type": "object"}));
         for input in [json!(null), json!(""), json!({})] {
             assert_eq!(open.check(&input), Ok(JsonObject::new()));
@@ -413,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_five_problems_are_counted() {
+    fn errors_after_the_fifth_are_only_counted() {
         let strict = ArgumentSchema::new(
             json!({"type": "object", "required": ["a", "b", "c", "d", "e", "f", "g"]}),
         );
@@ -427,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_expands_without_measure_is_not_used() {
+    fn a_schema_with_excessive_expansion_is_rejected() {
         let mut defs = serde_json::Map::new();
         for level in 0..12 {
             let next = json!({"$ref": format!("#/$defs/y{}", level + 1)});
@@ -437,13 +433,13 @@ mod tests {
         let hostile = ArgumentSchema::new(json!({
             "type": "object", "properties": {"a": {"$ref": "#/$defs/y0"}}, "$defs": defs,
         }));
-        let refused = hostile.check(&json!({"a": "x"})).unwrap_err();
-        assert!(refused.message.contains("expand"), "{}", refused.message);
+        let error = hostile.check(&json!({"a": "x"})).unwrap_err();
+        assert!(error.message.contains("expand"), "{}", error.message);
     }
 
     #[tokio::test]
-    async fn a_recursive_schema_is_checked_in_time() {
-        // Each level of the value is checked against both branches, so the time doubles.
+    async fn the_check_of_a_recursive_schema_has_a_time_limit() {
+        // Each level of the value is checked against both branches, so each level doubles the time.
         let branch = |name: &str| json!({"required": [name], "properties": {"in": {"$ref": "#/$defs/tree"}}});
         let hostile = ArgumentSchema::new(json!({
             "type": "object",
@@ -458,12 +454,12 @@ mod tests {
                 .await
                 .is_ok()
         );
-        let refused = hostile
+        let error = hostile
             .check_in_time(&json!({"tree": nested(40)}))
             .await
             .unwrap_err();
-        assert!(refused.message.contains("2 s"), "{}", refused.message);
-        // As long as that check runs, no other one begins.
+        assert!(error.message.contains("2 s"), "{}", error.message);
+        // No other check starts while this check runs.
         let next = hostile.check_in_time(&json!({"tree": {"a": 1}})).await;
         assert!(next.unwrap_err().message.contains("2 s"));
         let answer = hostile.check_answer_in_time(&json!({"tree": {}})).await;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn together_they_leave_what_both_leave() {
+    fn an_intersection_allows_only_tools_of_both_lists() {
         let (a, b) = (
             ToolAllowlist::of_exports(["x", "y"]),
             ToolAllowlist::of_exports(["y", "z"]),

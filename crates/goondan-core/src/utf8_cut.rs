@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_become_a_character_is_kept_back() {
+    fn only_incomplete_characters_are_kept_back() {
         let mut bytes = b"caf\xc3".to_vec();
         assert_eq!(
             (take_text(&mut bytes).as_str(), &bytes[..]),
@@ -63,14 +63,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_add_up_to_the_text(text in "[a-z\u{e9}\u{20ac}\u{1f600}]{0,30}", size in 1usize..6) {
+        fn the_output_of_all_chunks_equals_the_text(text in "[a-z\u{e9}\u{20ac}\u{1f600}]{0,30}", size in 1usize..6) {
             let mut bytes = Vec::new();
-            let mut whole = String::new();
+            let mut output = String::new();
             for piece in text.as_bytes().chunks(size) {
                 bytes.extend_from_slice(piece);
-                whole.push_str(&take_text(&mut bytes));
+                output.push_str(&take_text(&mut bytes));
             }
-            prop_assert_eq!((whole, bytes.len()), (text, 0));
+            prop_assert_eq!((output, bytes.len()), (text, 0));
         }
     }
 }

@@ -19,17 +19,23 @@ use tokio::runtime::Runtime;
 #[path = "../tests/it/support.rs"]
 mod support;
 
-use support::{Bench, Engine};
+use support::{LibraryFixture, MockEngine};
 
 fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let engine = Engine::new();
+    let engine = MockEngine::new();
     let mut group = criterion.benchmark_group("empty-call");
-    for (place, bench) in [
-        ("library", Bench::with_limits(LibraryLimits::default())),
-        ("child-process", Bench::hosted(LibraryLimits::default())),
+    for (place, fixture) in [
+        (
+            "library",
+            LibraryFixture::with_limits(LibraryLimits::default()),
+        ),
+        (
+            "child-process",
+            LibraryFixture::hosted(LibraryLimits::default()),
+        ),
     ] {
-        let exports = runtime.block_on(bench.example("counter"));
+        let exports = runtime.block_on(fixture.example("counter"));
         let handler = exports.handler("current");
         group.bench_function(place, |bencher| {
             // Calls from a task, like the engine does, and not from a thread outside of the

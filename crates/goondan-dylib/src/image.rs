@@ -137,12 +137,12 @@ mod tests {
 
     fn message(bytes: &[u8]) -> String {
         check_content("x.so", bytes)
-            .expect_err("refused")
+            .expect_err("the content is rejected")
             .to_string()
     }
 
     #[test]
-    fn what_is_no_library_is_told_apart() {
+    fn errors_distinguish_kinds_of_invalid_content() {
         assert_eq!(message(b""), "x.so is empty");
         assert_eq!(
             message(b"#!/bin/sh\necho hi\n"),
@@ -155,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn no_prefix_of_a_real_file_panics_or_passes() {
-        let own = std::fs::read(std::env::current_exe().expect("a path")).expect("readable");
-        let lengths = (0..64).chain((64..own.len()).step_by(own.len() / 200));
+    fn a_truncated_executable_is_rejected_without_panic() {
+        let executable = std::fs::read(std::env::current_exe().expect("a path")).expect("readable");
+        let lengths = (0..64).chain((64..executable.len()).step_by(executable.len() / 200));
         for length in lengths {
-            assert!(check_content("x.so", &own[..length]).is_err());
+            assert!(check_content("x.so", &executable[..length]).is_err());
         }
         assert!(
-            message(&own).contains("does not export")
-                || message(&own).contains("not a dynamic library")
+            message(&executable).contains("does not export")
+                || message(&executable).contains("not a dynamic library")
         );
     }
 }

@@ -51,7 +51,7 @@
 //!
 //! # Results of the experiments
 //!
-//! `tests/it/spikes.rs` contains the experiments.
+//! `tests/it/abi_experiments.rs` contains the experiments.
 //!
 //! 1. *200 reloads of a library with thread-local destructors.* Each reload ran its new code.
 //!    Resident memory grew evenly: by 0.6 MiB per reload of a release build (0.7 MB), and by 1.3
@@ -70,7 +70,7 @@
 //! # Other checks
 //!
 //! * All tests of `tests/it` under valgrind (memcheck): no error. Two of them
-//!   (`a_question_that_waits_ends_with_its_call`, `calls_of_one_library_run_at_the_same_time`) give
+//!   (`a_waiting_agent_request_ends_when_its_call_is_cancelled`, `calls_of_one_library_run_concurrently`) give
 //!   a cancelled call 50 ms to end. They fail under valgrind only because that is too short.
 //! * The SDK's tests under Miri: no error. Leaks are not counted: host and library tables exist as
 //!   long as the process by design. Miri loads no libraries, so only valgrind covers the loader.

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_write_it_finds_the_file_of_this_platform() {
+    fn every_spelling_of_an_entry_finds_the_library_of_this_platform() {
         let root = tempfile::tempdir().expect("a folder");
         let file = root
             .path()
@@ -93,13 +93,13 @@ mod tests {
             let found = library(root.path(), entry).map_err(|failure| failure.to_string());
             assert_eq!(
                 found.and_then(|path| path.canonicalize().map_err(|e| e.to_string())),
-                Ok(file.canonicalize().expect("there"))
+                Ok(file.canonicalize().expect("the file exists"))
             );
         }
     }
 
     #[test]
-    fn a_missing_library_names_what_was_looked_for() {
+    fn the_error_for_a_missing_library_names_the_searched_file() {
         let root = tempfile::tempdir().expect("a folder");
         let failure = library(root.path(), "tools/nope").expect_err("missing");
         assert!(failure.to_string().contains("tools/nope"));

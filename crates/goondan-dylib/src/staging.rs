@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_copy_is_a_file_of_its_own() {
+    fn each_copy_is_a_separate_file() {
         let root = tempfile::tempdir().expect("a folder");
         let source = root.path().join("libx.so");
         fs::write(&source, b"one").expect("written");
@@ -237,12 +237,12 @@ mod tests {
             StagingDirectory::new(&root.path().join("staging")).expect("a staging folder");
         let image = LibraryImage::read(&source).expect("read");
         let (first, second) = (
-            staging.copy_verified(&image).expect("placed"),
-            staging.copy_verified(&image).expect("placed"),
+            staging.copy_verified(&image).expect("copied"),
+            staging.copy_verified(&image).expect("copied"),
         );
         assert_ne!(first, second);
         fs::write(&source, b"two").expect("written");
-        assert_eq!(fs::read(&first).expect("there"), b"one");
+        assert_eq!(fs::read(&first).expect("the file exists"), b"one");
         assert_ne!(LibraryImage::read(&source).expect("read").hash, image.hash);
         assert!(
             staging
@@ -255,7 +255,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn copies_are_nobody_elses() {
+    fn copies_are_private_to_the_user() {
         use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().expect("a folder");
         let source = root.path().join("libx.so");
@@ -264,24 +264,30 @@ mod tests {
             StagingDirectory::new(&root.path().join("staging")).expect("a staging folder");
         let copy = staging
             .copy_verified(&LibraryImage::read(&source).expect("read"))
-            .expect("placed");
-        let above = copy.ancestors().take_while(|path| *path != root.path());
-        let modes: Vec<u32> = above
-            .map(|path| fs::metadata(path).expect("there").permissions().mode() & 0o777)
+            .expect("copied");
+        let directories = copy.ancestors().take_while(|path| *path != root.path());
+        let modes: Vec<u32> = directories
+            .map(|path| {
+                fs::metadata(path)
+                    .expect("the file exists")
+                    .permissions()
+                    .mode()
+                    & 0o777
+            })
             .collect();
         assert_eq!(modes, [0o600, 0o700, 0o700, 0o700]);
     }
 
     #[test]
-    fn leftovers_go_and_folders_in_use_stay() {
+    fn only_unused_staging_directories_are_removed() {
         let root = tempfile::tempdir().expect("a folder");
         let in_use = StagingDirectory::new(root.path()).expect("a staging folder");
-        let ended = StagingDirectory::new(root.path())
+        let unused = StagingDirectory::new(root.path())
             .expect("a staging folder")
             .folder
             .clone();
-        let _next = StagingDirectory::new(root.path()).expect("a staging folder");
+        let _newer = StagingDirectory::new(root.path()).expect("a staging folder");
         assert!(in_use.folder.exists());
-        assert!(!ended.exists());
+        assert!(!unused.exists());
     }
 }

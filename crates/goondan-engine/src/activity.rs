@@ -352,51 +352,56 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    async fn after(seconds: u64) {
+    async fn sleep(seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Seconds until `tracker` has been silent for [`LIMIT`].
-    async fn silence(tracker: Arc<ActivityTracker>) -> u64 {
-        let begun = Instant::now();
+    /// Returns the seconds until `tracker` has been silent for [`LIMIT`].
+    async fn seconds_until_silence(tracker: Arc<ActivityTracker>) -> u64 {
+        let start = Instant::now();
         tracker.wait_for_silence(LIMIT).await;
-        begun.elapsed().as_secs()
+        start.elapsed().as_secs()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_counts_from_the_last_sign_of_life() {
+    async fn silence_is_measured_from_the_last_heartbeat() {
         let (tracker, deep) = (ActivityTracker::new(), ActivityTracker::new());
         let (middle, waited) = (
             ActivityTracker::new(),
-            tokio::spawn(silence(Arc::clone(&tracker))),
+            tokio::spawn(seconds_until_silence(Arc::clone(&tracker))),
         );
-        let _waits = (tracker.wait_for(&middle), middle.wait_for(&deep));
-        after(9).await;
+        let _wait_guards = (tracker.wait_for(&middle), middle.wait_for(&deep));
+        sleep(9).await;
         tracker.record_heartbeat();
-        after(9).await;
+        sleep(9).await;
         deep.record_heartbeat();
         assert_eq!(waited.await.unwrap(), 28);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_stands_still_while_somebody_is_asked() {
+    async fn time_pauses_while_an_approval_request_is_pending() {
         let (tracker, above, top) = (
             ActivityTracker::new(),
             ActivityTracker::new(),
             ActivityTracker::new(),
         );
-        let waited = tokio::spawn(silence(Arc::clone(&top)));
+        let waited = tokio::spawn(seconds_until_silence(Arc::clone(&top)));
         let watch = ActiveStopwatch::start(&top);
-        let holding = (Arc::clone(&tracker), Arc::clone(&above), Arc::clone(&top));
-        tokio::spawn(async move { holding.0.forward_approvals([&holding.1, &holding.2]).await });
-        after(4).await;
+        let trackers = (Arc::clone(&tracker), Arc::clone(&above), Arc::clone(&top));
+        tokio::spawn(async move {
+            trackers
+                .0
+                .forward_approvals([&trackers.1, &trackers.2])
+                .await
+        });
+        sleep(4).await;
         let (first, second) = (tracker.pause(), tracker.pause());
-        after(3_600).await;
+        sleep(3_600).await;
         drop(first);
-        after(3_600).await;
+        sleep(3_600).await;
         assert!(top.is_paused() && above.is_paused());
         drop(second);
-        after(1).await;
+        sleep(1).await;
         assert!(!top.is_paused());
         assert_eq!(
             (
@@ -408,37 +413,37 @@ mod tests {
         assert_eq!(
             waited.await.unwrap(),
             4 + 7_200 + 10,
-            "an answer is a sign of life"
+            "a decision counts as a heartbeat"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_waited_for_any_more_does_not_count() {
+    async fn heartbeats_do_not_count_after_the_wait_ends() {
         let (tracker, other) = (ActivityTracker::new(), ActivityTracker::new());
-        let waited = tokio::spawn(silence(Arc::clone(&tracker)));
-        let waiting = tracker.wait_for(&other);
-        after(5).await;
-        drop(waiting);
-        after(5).await;
+        let waited = tokio::spawn(seconds_until_silence(Arc::clone(&tracker)));
+        let wait_guard = tracker.wait_for(&other);
+        sleep(5).await;
+        drop(wait_guard);
+        sleep(5).await;
         other.record_heartbeat();
         assert_eq!(waited.await.unwrap(), 15);
     }
 
     #[test]
-    fn a_turn_with_a_running_call_does_not_wait_only_for_approvals() {
+    fn a_turn_with_a_running_call_is_not_waiting_for_approval() {
         let (turn, call) = (ActivityTracker::new(), ActivityTracker::new());
-        let asking = turn.pause();
+        let turn_pause = turn.pause();
         assert!(turn.waits_for_approval());
         let running = turn.wait_for(&call);
         assert!(!turn.waits_for_approval());
-        let asked_below = call.pause();
+        let call_pause = call.pause();
         assert!(turn.waits_for_approval());
-        drop((asked_below, running, asking));
+        drop((call_pause, running, turn_pause));
         assert!(!turn.waits_for_approval());
     }
 
     #[test]
-    fn lives_that_nobody_looks_at_are_forgotten() {
+    fn unused_activity_trackers_are_removed() {
         let activity = ActivityRegistry::default();
         let id = |number: usize| InstanceId::new("a", number.to_string());
         let kept = activity.tracker_for(&id(0));
@@ -447,7 +452,7 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&kept, &activity.tracker_for(&id(0))));
         assert!(activity.instances.lock().unwrap().len() < 100);
-        let _asking = kept.pause();
+        let _pause = kept.pause();
         assert!(activity.is_paused(&id(0)) && !activity.is_paused(&id(1)));
     }
 }

@@ -89,7 +89,7 @@ fn wrong_field(more: &Map<String, Value>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> String {
+    fn action_text(line: &str) -> String {
         match InvalidMessageAction::of(line.as_bytes()) {
             Some(InvalidMessageAction::End(id, error)) => format!("end {id}: {error}"),
             Some(InvalidMessageAction::Answer(ask, error)) => format!("answer {ask}: {error}"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_wrong_types_concerns_its_call_alone() {
+    fn a_message_with_wrong_types_fails_only_its_call() {
         let deep = format!(
             r#"{{"kind":"done","id":3,"output":{}{}}}"#,
             "[".repeat(200),
@@ -144,7 +144,7 @@ mod tests {
             ("not a message", "none"),
         ];
         for (line, expected) in lines {
-            assert_eq!(told(line), expected, "{line}");
+            assert_eq!(action_text(line), expected, "{line}");
         }
     }
 }

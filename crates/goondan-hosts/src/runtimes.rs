@@ -224,9 +224,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_removes_types_since_its_versions_of_2025() {
-        let reads = |versions: &[&str]| versions.iter().all(|version| reads_typescript(version));
-        assert!(reads(&["22.18.0", "23.6.1", "24.0.0", "100.1"]));
+    fn typescript_needs_a_recent_version_of_node() {
+        let all_read_typescript =
+            |versions: &[&str]| versions.iter().all(|version| reads_typescript(version));
+        assert!(all_read_typescript(&[
+            "22.18.0", "23.6.1", "24.0.0", "100.1"
+        ]));
         assert!(
             !["20.20.2", "22.17.9", "23.5.0", "(unknown version)"]
                 .iter()

@@ -52,40 +52,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shim_that_was_changed_is_written_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let below = folder.path().join("hosts");
-        let path = write_shim(ScriptRuntime::Python, &below).unwrap();
+    fn a_modified_shim_is_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts_directory = directory.path().join("hosts");
+        let path = write_shim(ScriptRuntime::Python, &hosts_directory).unwrap();
         std::fs::write(&path, "print('mine')").unwrap();
-        assert_eq!(write_shim(ScriptRuntime::Python, &below).unwrap(), path);
+        assert_eq!(
+            write_shim(ScriptRuntime::Python, &hosts_directory).unwrap(),
+            path
+        );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), PYTHON_SHIM);
-        assert_ne!(write_shim(ScriptRuntime::Bun, &below).unwrap(), path);
+        assert_ne!(
+            write_shim(ScriptRuntime::Bun, &hosts_directory).unwrap(),
+            path
+        );
     }
 
     #[test]
-    fn hosts_that_start_at_once_all_find_their_shim() {
-        let folder = tempfile::tempdir().unwrap();
+    fn concurrent_writes_all_return_a_complete_shim() {
+        let directory = tempfile::tempdir().unwrap();
         for round in 0..50 {
-            let below = folder.path().join(round.to_string());
+            let hosts_directory = directory.path().join(round.to_string());
             let start = Barrier::new(4);
             thread::scope(|scope| {
-                let hosts: Vec<_> = (0..4)
+                let writers: Vec<_> = (0..4)
                     .map(|_| {
                         scope.spawn(|| {
                             start.wait();
-                            write_shim(ScriptRuntime::Node, &below)
+                            write_shim(ScriptRuntime::Node, &hosts_directory)
                         })
                     })
                     .collect();
-                for host in hosts {
-                    let path = host.join().unwrap().unwrap();
+                for writer in writers {
+                    let path = writer.join().unwrap().unwrap();
                     assert_eq!(std::fs::read_to_string(path).unwrap(), JAVASCRIPT_SHIM);
                 }
             });
             assert_eq!(
-                std::fs::read_dir(&below).unwrap().count(),
+                std::fs::read_dir(&hosts_directory).unwrap().count(),
                 1,
-                "no draft is left"
+                "no temporary file is left"
             );
         }
     }

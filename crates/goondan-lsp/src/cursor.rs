@@ -159,12 +159,12 @@ fn matches_path(pattern: &[&str], path: &[PathStep]) -> bool {
 mod tests {
     use super::*;
 
-    fn about(text: &str) -> Option<String> {
+    fn describe_element(text: &str) -> Option<String> {
         let offset = text.find('|').unwrap();
         let text = text.replacen('|', "", 1);
         let cursor = DocumentCursor::at_offset(&text, offset);
         let shown = |path: Vec<PathStep>, word: Range<usize>| format!("{path:?} {:?}", &text[word]);
-        let shown = cursor.element().map(|about| match about {
+        let shown = cursor.element().map(|element| match element {
             CursorElement::Key { path, word } => format!("key {}", shown(path, word)),
             CursorElement::Value { path, word } => format!("value {}", shown(path, word)),
             CursorElement::Open { path, word } => format!("open {}", shown(path, word)),
@@ -177,25 +177,49 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_about_a_key_or_a_value() {
-        assert_eq!(about("a:\n  b|c: 1").unwrap(), r#"key ["a", "bc"] "bc""#);
-        assert_eq!(about("a:\n  bc: x|y").unwrap(), r#"value ["a", "bc"] "xy""#);
-        assert_eq!(about("a:\n  bc: |").unwrap(), r#"value ["a", "bc"] """#);
-        assert_eq!(about("a:\n  b|").unwrap(), r#"open ["a"] "b""#);
-        assert_eq!(about("a:\n  - b|").unwrap(), r#"open ["a", 0] "b""#);
-        assert_eq!(about("a:\n  - |").unwrap(), r#"open ["a", 0] """#);
+    fn the_cursor_element_is_a_key_a_value_or_an_open_position() {
         assert_eq!(
-            about("a: {b: x|, c: y}").unwrap(),
+            describe_element("a:\n  b|c: 1").unwrap(),
+            r#"key ["a", "bc"] "bc""#
+        );
+        assert_eq!(
+            describe_element("a:\n  bc: x|y").unwrap(),
+            r#"value ["a", "bc"] "xy""#
+        );
+        assert_eq!(
+            describe_element("a:\n  bc: |").unwrap(),
+            r#"value ["a", "bc"] """#
+        );
+        assert_eq!(describe_element("a:\n  b|").unwrap(), r#"open ["a"] "b""#);
+        assert_eq!(
+            describe_element("a:\n  - b|").unwrap(),
+            r#"open ["a", 0] "b""#
+        );
+        assert_eq!(
+            describe_element("a:\n  - |").unwrap(),
+            r#"open ["a", 0] """#
+        );
+        assert_eq!(
+            describe_element("a: {b: x|, c: y}").unwrap(),
             r#"value ["a", "b"] "x""#
         );
-        assert_eq!(about("a: {b: 1, c|}").unwrap(), r#"open ["a"] "c""#);
-        assert_eq!(about("a: [x, y|]").unwrap(), r#"open ["a", 1] "y""#);
-        assert_eq!(about("a: 1 # com|ment"), None);
-        assert_eq!(about("a: 1\n---\nb|"), Some("open [] \"b\"".to_owned()));
+        assert_eq!(
+            describe_element("a: {b: 1, c|}").unwrap(),
+            r#"open ["a"] "c""#
+        );
+        assert_eq!(
+            describe_element("a: [x, y|]").unwrap(),
+            r#"open ["a", 1] "y""#
+        );
+        assert_eq!(describe_element("a: 1 # com|ment"), None);
+        assert_eq!(
+            describe_element("a: 1\n---\nb|"),
+            Some("open [] \"b\"".to_owned())
+        );
     }
 
     #[test]
-    fn the_kind_is_known_wherever_it_stands() {
+    fn the_kind_is_found_anywhere_in_the_document() {
         assert_eq!(
             DocumentCursor::at_offset("spec:\n  x\nkind: Agent\n", 9).kind,
             Some(Kind::Agent)

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_documents_lie_over_the_disk() {
+    fn open_documents_override_files_on_disk() {
         let disk = MemoryFiles::new()
             .file("/p/a.yaml", "old")
             .file("/p/b.yaml", "b");

@@ -123,14 +123,14 @@ mod tests {
     fn folds(text: &str) -> Vec<(u64, u64, String)> {
         let found = folding_ranges(text);
         let number = |fold: &Value, name: &str| fold[name].as_u64().unwrap();
-        let one = |fold: &Value| {
+        let fold_of = |fold: &Value| {
             (
                 number(fold, "startLine"),
                 number(fold, "endLine"),
                 fold["kind"].as_str().unwrap().to_owned(),
             )
         };
-        let mut folds: Vec<_> = found.as_array().unwrap().iter().map(one).collect();
+        let mut folds: Vec<_> = found.as_array().unwrap().iter().map(fold_of).collect();
         folds.sort();
         folds.dedup();
         folds
@@ -150,12 +150,12 @@ mod tests {
             {}\n---\nkind: Model\nspec: {}\n";
         assert_eq!(regions(text), [(0, 7), (1, 7), (2, 6), (3, 4), (9, 10)]);
         assert_eq!(regions("a: 1"), []);
-        // A line that makes no sense costs nothing.
+        // An invalid line does not affect the other folds.
         assert_eq!(regions("a:\n  b\n  c: {\nd: 1"), [(0, 2), (0, 3)]);
     }
 
     #[test]
-    fn a_text_of_several_lines_is_one_fold() {
+    fn a_multiline_string_is_one_fold() {
         let text = "prompt: |-\n  Title:\n    deep\n  # no comment\n  # nor this\nnext: >\n  x\n";
         let region = |first, last| (first, last, "region".to_owned());
         let found: Vec<_> = folds(text)
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_fold() {
+    fn consecutive_comments_fold() {
         assert!(folds("# one\n# two\n# three\na: 1\n# alone\n").contains(&(
             0,
             2,

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_character_becomes_the_replacement_character() {
+    fn a_lone_surrogate_becomes_the_replacement_character() {
         let body = br#"{"method": "m", "params": {"text": "cut \ud83d"}}"#;
         let Ok(LspMessage::Notification { params, .. }) = read(body) else {
             panic!("a notification")
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_request_is_answered_with_its_own_id() {
+    fn an_invalid_request_is_answered_with_its_id() {
         let refusal = |body: &[u8]| read(body).err().map(|(id, error)| (id, error.code));
         for (body, expected) in [
             (

@@ -336,10 +336,10 @@ mod tests {
     }
 
     #[test]
-    fn ways_lead_to_shapes() {
-        let shapes = SchemaLookup::new();
-        let at = |kind, way: &str| shapes.view_at(Some(kind), &path(way));
-        let names = |kind, way: &str| at(kind, way).and_then(SchemaView::names);
+    fn paths_resolve_to_schema_views() {
+        let schemas = SchemaLookup::new();
+        let at = |kind, text: &str| schemas.view_at(Some(kind), &path(text));
+        let names = |kind, text: &str| at(kind, text).and_then(SchemaView::names);
         assert_eq!(names(Kind::Agent, "spec.tools.0.ref"), Some("Tool"));
         assert_eq!(names(Kind::Agent, "spec.tools.0.exports.1"), Some("export"));
         assert_eq!(
@@ -361,7 +361,7 @@ mod tests {
         );
         assert!(
             at(Kind::Agent, "spec.nothing").is_none()
-                && shapes.view_at(None, &path("spec.tools")).is_none()
+                && schemas.view_at(None, &path("spec.tools")).is_none()
         );
         assert_eq!(
             at(Kind::Agent, "spec.tools").unwrap().value_form(),
@@ -386,10 +386,10 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_a_shape() {
-        let shapes = SchemaLookup::new();
+    fn every_kind_has_schema_fields() {
+        let schemas = SchemaLookup::new();
         for kind in Kind::ALL {
-            let fields = shapes
+            let fields = schemas
                 .view_at(Some(kind), &path("spec"))
                 .map(SchemaView::fields)
                 .unwrap_or_default();
@@ -399,26 +399,29 @@ mod tests {
 
     /// The schema states the kind of each reference, so that the reference can be completed.
     #[test]
-    fn every_reference_says_what_it_names() {
-        fn walk(shape: SchemaView<'_>, way: &str, depth: usize, found: &mut Vec<String>) {
-            for field in shape.fields().into_iter().filter(|_| depth < 8) {
-                let way = format!("{way}.{}", field.name);
+    fn every_reference_states_its_kind_in_the_schema() {
+        fn walk(view: SchemaView<'_>, field_path: &str, depth: usize, found: &mut Vec<String>) {
+            for field in view.fields().into_iter().filter(|_| depth < 8) {
+                let field_path = format!("{field_path}.{}", field.name);
                 if field.shape.used.to_string().contains("#/$defs/ObjectRef\"") {
-                    assert!(field.shape.names().and_then(Kind::parse).is_some(), "{way}");
-                    found.push(way);
+                    assert!(
+                        field.shape.names().and_then(Kind::parse).is_some(),
+                        "{field_path}"
+                    );
+                    found.push(field_path);
                     continue;
                 }
-                walk(field.shape, &way, depth + 1, found);
+                walk(field.shape, &field_path, depth + 1, found);
                 if let Some(item) = field.shape.item() {
-                    walk(item, &format!("{way}[]"), depth + 1, found);
+                    walk(item, &format!("{field_path}[]"), depth + 1, found);
                 }
             }
         }
-        let shapes = SchemaLookup::new();
+        let schemas = SchemaLookup::new();
         let mut found = Vec::new();
         for kind in Kind::ALL {
             walk(
-                shapes.view_at(Some(kind), &path("spec")).unwrap(),
+                schemas.view_at(Some(kind), &path("spec")).unwrap(),
                 kind.as_str(),
                 0,
                 &mut found,

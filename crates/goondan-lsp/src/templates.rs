@@ -90,9 +90,9 @@ mod tests {
 
     use super::*;
 
-    /// Only what a template refers to may be missing.
+    /// A template may refer to missing resources, but must not have other errors.
     #[test]
-    fn templates_have_the_right_fields() {
+    fn templates_match_the_schema() {
         for template in &TEMPLATES {
             let files =
                 MemoryFiles::new().file("/p/goondan.yaml", strip_placeholders(&template.snippet()));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snippet_becomes_plain() {
+    fn placeholders_are_stripped_from_a_snippet() {
         assert_eq!(strip_placeholders("a: ${1:b}\nc: ${2}$0"), "a: b\nc: ");
     }
 }

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn editors_count_in_three_ways() {
+    fn positions_are_counted_in_utf_8_utf_16_and_utf_32() {
         let text = "a: é😀x\r\nb\rc";
         let x = text.find('x').unwrap();
         for (encoding, character) in [
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_encoding_is_chosen() {
+    fn the_preferred_column_encoding_is_chosen() {
         assert_eq!(
             ColumnEncoding::choose(["utf-16", "utf-8"].into_iter()),
             ColumnEncoding::Utf8
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_lead_there_and_back(text in "[aé😀\n\r ]{0,20}", offset in 0..80usize) {
+        fn offsets_survive_a_round_trip_through_positions(text in "[aé😀\n\r ]{0,20}", offset in 0..80usize) {
             for encoding in [ColumnEncoding::Utf8, ColumnEncoding::Utf16, ColumnEncoding::Utf32] {
                 let lines = LineIndex::new(&text, encoding);
                 let offset = text.floor_char_boundary(offset);

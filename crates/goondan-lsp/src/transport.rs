@@ -87,7 +87,7 @@ pub(crate) fn write(to: &mut impl Write, body: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn all(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    fn read_all(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let mut found = Vec::new();
         while let Some(body) = read(&mut bytes).map_err(|error| error.to_string())? {
             found.push(body);
@@ -96,20 +96,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_messages_can_be_read() {
         let mut stream = Vec::new();
         write(&mut stream, b"{}").unwrap();
         write(&mut stream, "\"é\"".as_bytes()).unwrap();
         assert_eq!(
-            all(&stream),
+            read_all(&stream),
             Ok(vec![b"{}".to_vec(), "\"é\"".as_bytes().to_vec()])
         );
-        let spelled = b"content-length:2\nContent-Type: x; charset=utf-8\n\n{}";
-        assert_eq!(all(spelled), Ok(vec![b"{}".to_vec()]));
+        let other_header_style = b"content-length:2\nContent-Type: x; charset=utf-8\n\n{}";
+        assert_eq!(read_all(other_header_style), Ok(vec![b"{}".to_vec()]));
     }
 
     #[test]
-    fn garbage_ends_in_a_sentence() {
+    fn invalid_headers_return_a_descriptive_error() {
         for (bytes, sentence) in [
             (&b"hello"[..], "does not end"),
             (b"hello\n", "no colon"),
@@ -127,7 +127,7 @@ mod tests {
             (&[0xff; 9000], "does not end"),
             (&b"a:b\n".repeat(100), "the header does not end"),
         ] {
-            let error = all(bytes).unwrap_err();
+            let error = read_all(bytes).unwrap_err();
             assert!(error.contains(sentence), "{error}");
         }
     }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_there_and_back() {
+    fn paths_survive_a_round_trip_through_uris() {
         for text in ["/a/goondan.yaml", "/a b/é#?%.yaml", "/"] {
             assert_eq!(
                 path(from_path(Path::new(text)).as_ref()).as_deref(),

@@ -9,7 +9,7 @@ const FORMATS: [(&str, &MarkupFormat); 3] = [
     ("discord", &DISCORD),
 ];
 
-fn one(markdown: &str, format: &MarkupFormat) -> String {
+fn joined(markdown: &str, format: &MarkupFormat) -> String {
     messages(markdown, format).join("\u{0}")
 }
 
@@ -27,20 +27,20 @@ const ANSWER: &str = "# A *long* answer\n\nSome **bold** and `code` & <tags>, se
 #[test]
 fn answers_have_the_markup_of_each_platform() {
     assert_eq!(
-        one(ANSWER, &SLACK),
+        joined(ANSWER, &SLACK),
         "*A* *_long_* *answer*\n\nSome *bold* and `code` &amp; &lt;tags&gt;, see \
          <https://example.com/?a=1&amp;b=2|the page>.\n• one\n    • two\n1. first\n2. second\n\n> quoted\n> \
          twice\n\n```\nlet a = 1 &lt; 2;\n```\n\n```\na | b\n--|---\n1 | 22\n```"
     );
     assert_eq!(
-        one(ANSWER, &TELEGRAM),
+        joined(ANSWER, &TELEGRAM),
         "<b>A <i>long</i> answer</b>\n\nSome <b>bold</b> and <code>code</code> &amp; &lt;tags&gt;, see <a \
          href=\"https://example.com/?a=1&amp;b=2\">the page</a>.\n• one\n  • two\n1. first\n2. \
          second\n\n<blockquote>quoted\ntwice</blockquote>\n\n<pre><code class=\"language-rust\">let a = 1 &lt; \
          2;</code></pre>\n\n<pre>a | b\n--|---\n1 | 22</pre>"
     );
     assert_eq!(
-        one(ANSWER, &DISCORD),
+        joined(ANSWER, &DISCORD),
         "# A *long* answer\n\nSome **bold** and `code` & \\<tags\\>, see [the \
          page](https://example.com/?a=1&b=2).\n- one\n  - two\n1. first\n2. second\n\n> quoted\n> \
          twice\n\n```rust\nlet a = 1 < 2;\n```\n\n```\na | b\n--|---\n1 | 22\n```"
@@ -48,7 +48,7 @@ fn answers_have_the_markup_of_each_platform() {
 }
 
 #[test]
-fn no_text_becomes_a_control_sequence() {
+fn text_is_escaped_against_control_sequences() {
     for (markdown, slack, discord) in [
         (
             "<!channel> <@U1>",
@@ -74,17 +74,20 @@ fn no_text_becomes_a_control_sequence() {
         ),
         ("[a]: https://b", "[a]: <https://b>", "\\[a\\]: <https://b>"),
     ] {
-        assert_eq!(one(markdown, &SLACK), slack, "{markdown}");
-        assert_eq!(one(markdown, &DISCORD), discord, "{markdown}");
+        assert_eq!(joined(markdown, &SLACK), slack, "{markdown}");
+        assert_eq!(joined(markdown, &DISCORD), discord, "{markdown}");
     }
 }
 
 #[test]
-fn wide_tables_are_lists() {
+fn wide_tables_become_lists() {
     let cell = "x".repeat(70);
     let table = format!("| name | text |\n|---|---|\n| a | {cell} |\n| b | {cell} |\n");
     let expected = format!("*name*: a\n*text*: {cell}\n\n*name*: b\n*text*: {cell}");
-    assert_eq!(one(&table, &SLACK).replace(ZERO_WIDTH_SPACE, ""), expected);
+    assert_eq!(
+        joined(&table, &SLACK).replace(ZERO_WIDTH_SPACE, ""),
+        expected
+    );
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn visible(markdown: &str) -> String {
 /// Returns true if the characters of `part` occur in `whole` in the same order.
 fn contains_in_order(whole: &str, part: &str) -> bool {
     let mut rest = whole.chars();
-    part.chars().all(|wanted| rest.any(|c| c == wanted))
+    part.chars().all(|expected| rest.any(|c| c == expected))
 }
 
 /// Returns the characters in alphabetical order.
@@ -134,7 +137,7 @@ fn sorted(text: &str) -> String {
     characters.into_iter().collect()
 }
 
-/// Reads the HTML of Telegram. Returns the text, or the reason why Telegram refuses it.
+/// Parses Telegram HTML. Returns the text, or the reason why Telegram refuses the HTML.
 fn telegram_text(html: &str) -> Result<String, String> {
     let (mut text, mut open, mut rest) = (String::new(), Vec::new(), html);
     while let Some((before, after)) = rest.split_once('<') {
@@ -167,11 +170,11 @@ fn unescaped_text(text: &str) -> String {
 }
 
 #[test]
-fn a_url_does_not_start_code() {
+fn backticks_in_a_url_are_percent_encoded() {
     let markdown = "<https://h/a```> [x](https://h/b`c)";
-    assert_eq!(one(markdown, &SLACK).matches('`').count(), 3);
+    assert_eq!(joined(markdown, &SLACK).matches('`').count(), 3);
     for (name, format) in FORMATS {
-        let message = one(markdown, format);
+        let message = joined(markdown, format);
         assert!(
             message.contains("https://h/a%60%60%60"),
             "{name}: {message}"
@@ -192,7 +195,7 @@ proptest! {
         max_size in 150..400_usize,
     ) {
         let markdown = parts.concat();
-        let wanted = visible(&markdown);
+        let expected = visible(&markdown);
         for (name, format) in FORMATS {
             let format = limited(format, max_size);
             let split = messages(&markdown, &format);
@@ -221,10 +224,10 @@ proptest! {
             let text: String = text.chars().filter(|c| !c.is_whitespace() && *c != ZERO_WIDTH_SPACE).collect();
             // The list of a wide table repeats the headings, in another order.
             let is_complete = match markdown.contains("|---") {
-                true => contains_in_order(&sorted(&text), &sorted(&wanted)),
-                false => contains_in_order(&text, &wanted),
+                true => contains_in_order(&sorted(&text), &sorted(&expected)),
+                false => contains_in_order(&text, &expected),
             };
-            prop_assert!(is_complete, "{}: {:?} lacks {:?} of {:?}", name, text, wanted, markdown);
+            prop_assert!(is_complete, "{}: {:?} lacks {:?} of {:?}", name, text, expected, markdown);
         }
     }
 }
@@ -233,9 +236,9 @@ proptest! {
 #[test]
 #[ignore = "needs GOONDAN_PLATFORM_UPDATES"]
 fn published_parsers_read_the_messages() {
-    let folder = std::env::var("GOONDAN_PLATFORM_UPDATES").unwrap();
-    let folder = std::path::Path::new(&folder);
-    let samples = std::fs::read_to_string(folder.join("markdown.json")).unwrap();
+    let directory = std::env::var("GOONDAN_PLATFORM_UPDATES").unwrap();
+    let directory = std::path::Path::new(&directory);
+    let samples = std::fs::read_to_string(directory.join("markdown.json")).unwrap();
     let samples: Vec<String> = serde_json::from_str(&samples).unwrap();
     let rendered = samples.iter().map(|markdown| {
         let formats = FORMATS.map(|(name, format)| (name, messages(markdown, format)));
@@ -243,7 +246,7 @@ fn published_parsers_read_the_messages() {
     });
     let rendered: Vec<serde_json::Value> = rendered.collect();
     std::fs::write(
-        folder.join("messages.json"),
+        directory.join("messages.json"),
         serde_json::to_vec(&rendered).unwrap(),
     )
     .unwrap();

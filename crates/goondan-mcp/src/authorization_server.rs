@@ -251,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    fn defined(url: &str, oauth: McpOauth) -> McpServerDefinition {
+    fn server_definition(url: &str, oauth: McpOauth) -> McpServerDefinition {
         let transport = McpTransport::Http {
             url: url.to_owned(),
             headers: Vec::new(),
@@ -289,8 +289,8 @@ mod tests {
     }
 
     #[test]
-    fn every_url_of_the_metadata_follows_the_rule_of_the_url() {
-        let server = defined("https://crm.example/mcp", McpOauth::default());
+    fn metadata_urls_follow_the_same_rules_as_the_server_url() {
+        let server = server_definition("https://crm.example/mcp", McpOauth::default());
         assert!(check_urls(&server, &metadata(json!({}))).is_ok());
         let names = [
             "issuer",
@@ -317,15 +317,15 @@ mod tests {
             assert!(refused.message.contains(url), "{name} {url}");
         }
         let here = json!({"token_endpoint": "http://127.0.0.1:9/t"});
-        let local = defined("http://localhost:1/mcp", McpOauth::default());
+        let local = server_definition("http://localhost:1/mcp", McpOauth::default());
         assert!(check_urls(&local, &metadata(here)).is_ok());
         let near = json!({"token_endpoint": "https://10.0.0.9/t"});
-        let private = defined("https://10.0.0.1/mcp", McpOauth::default());
+        let private = server_definition("https://10.0.0.1/mcp", McpOauth::default());
         assert!(check_urls(&private, &metadata(near)).is_ok());
     }
 
     #[test]
-    fn a_client_secret_goes_only_to_its_issuer() {
+    fn a_client_secret_is_sent_only_to_its_issuer() {
         let oauth = |issuer: Option<&str>| McpOauth {
             client_id: Some("me".to_owned()),
             client_secret: Some(ValueSource::Value(Secret::new("secret-of-the-client"))),
@@ -333,7 +333,7 @@ mod tests {
             ..McpOauth::default()
         };
         let checked = |issuer, fields| {
-            let server = defined("https://crm.example/mcp", oauth(issuer));
+            let server = server_definition("https://crm.example/mcp", oauth(issuer));
             check_secret_receiver(&server, &metadata(fields))
         };
         let suggestion = checked(None, json!({})).unwrap_err().suggestion.unwrap();
@@ -344,7 +344,7 @@ mod tests {
         let own =
             json!({"issuer": "https://crm.example", "token_endpoint": "https://crm.example/t"});
         assert!(checked(None, own).is_ok());
-        // The metadata claims the server's own issuer.
+        // The metadata claims the origin of the MCP server as issuer, but has foreign endpoints.
         let claimed = json!({"issuer": "https://crm.example"});
         assert!(checked(None, claimed).is_err());
         for issuer in ["https://login.example", "https://login.example/"] {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_endpoint_elsewhere_is_looked_up_at_the_issuer() {
+    fn a_token_endpoint_on_another_origin_is_checked_with_the_issuer() {
         assert_eq!(published_elsewhere(&metadata(json!({}))), None);
         let claimed = metadata(json!({"token_endpoint": "https://evil.example/t"}));
         let (issuer, endpoint) = published_elsewhere(&claimed).unwrap();

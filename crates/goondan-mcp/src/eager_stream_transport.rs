@@ -246,14 +246,15 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
-    /// A server that delays its stream until it gets a permit, and counts posted messages.
+    /// A server that delays the response to `get_stream` until it gets a permit, and counts posted
+    /// messages.
     #[derive(Clone)]
-    struct Slow {
-        answers: Arc<Semaphore>,
+    struct SlowStreamServer {
+        stream_permits: Arc<Semaphore>,
         posted: Arc<AtomicUsize>,
     }
 
-    impl StreamableHttpClient for Slow {
+    impl StreamableHttpClient for SlowStreamServer {
         type Error = std::io::Error;
 
         async fn post_message(
@@ -286,18 +287,18 @@ mod tests {
             _token: Option<String>,
             _headers: Headers,
         ) -> Result<Events, StreamableHttpError<std::io::Error>> {
-            self.answers
+            self.stream_permits
                 .acquire()
                 .await
-                .expect("nobody closes it")
+                .expect("the semaphore stays open")
                 .forget();
             Ok(futures::stream::empty().boxed())
         }
     }
 
-    fn slow() -> (Slow, EagerStreamClient<Slow>) {
-        let server = Slow {
-            answers: Arc::new(Semaphore::new(0)),
+    fn slow_server() -> (SlowStreamServer, EagerStreamClient<SlowStreamServer>) {
+        let server = SlowStreamServer {
+            stream_permits: Arc::new(Semaphore::new(0)),
             posted: Arc::default(),
         };
         (server.clone(), EagerStreamClient::new(server))
@@ -311,7 +312,7 @@ mod tests {
     }
 
     async fn post(
-        client: &EagerStreamClient<Slow>,
+        client: &EagerStreamClient<SlowStreamServer>,
         message: ClientJsonRpcMessage,
         session: Option<&str>,
     ) {
@@ -328,29 +329,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_waits_until_the_stream_was_answered() {
-        let (server, client) = slow();
+    async fn a_request_waits_until_the_event_stream_is_open() {
+        let (server, client) = slow_server();
         let stream = client.get_stream("u".into(), Some("s".into()), None, None, Headers::new());
-        let asked = post(&client, request(), Some("s"));
-        tokio::pin!(stream, asked);
+        let posting = post(&client, request(), Some("s"));
+        tokio::pin!(stream, posting);
         assert!(stream.as_mut().now_or_never().is_none());
-        assert!(asked.as_mut().now_or_never().is_none());
+        assert!(posting.as_mut().now_or_never().is_none());
         assert_eq!(
             server.posted.load(Ordering::SeqCst),
             0,
-            "it is not asked before it is listened to"
+            "the request is not posted before the stream is open"
         );
-        server.answers.add_permits(1);
+        server.stream_permits.add_permits(1);
         assert!(stream.await.is_ok());
-        asked
-            .now_or_never()
-            .expect("nothing is waited for any more");
+        posting.now_or_never().expect("the request no longer waits");
         assert_eq!(server.posted.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_without_an_answer_is_waited_for_once() {
-        let (server, client) = slow();
+    async fn the_stream_timeout_applies_only_once_per_session() {
+        let (server, client) = slow_server();
         let start = tokio::time::Instant::now();
         post(&client, request(), Some("s")).await;
         post(&client, request(), Some("s")).await;
@@ -359,21 +358,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_needs_no_stream_does_not_wait() {
-        let (server, client) = slow();
-        let told = ClientNotification::InitializedNotification(InitializedNotification::default());
-        let told = ClientJsonRpcMessage::notification(told);
-        post(&client, told, Some("s"))
+    async fn messages_that_need_no_stream_are_sent_immediately() {
+        let (server, client) = slow_server();
+        let notification =
+            ClientNotification::InitializedNotification(InitializedNotification::default());
+        let notification = ClientJsonRpcMessage::notification(notification);
+        post(&client, notification, Some("s"))
             .now_or_never()
-            .expect("it is only told");
+            .expect("a notification does not wait");
         post(&client, request(), None)
             .now_or_never()
-            .expect("there is no session");
+            .expect("a request without a session does not wait");
         assert_eq!(server.posted.load(Ordering::SeqCst), 2);
     }
 
     #[test]
-    fn the_words_for_a_lost_session_are_recognized() {
+    fn lost_session_errors_are_recognized() {
         for lost in [
             "Bad Request: No valid session ID provided",
             "Session not found",

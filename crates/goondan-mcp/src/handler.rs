@@ -251,38 +251,38 @@ mod tests {
     use rmcp::model::NumberOrString;
 
     #[derive(Default)]
-    struct Seen(Mutex<Vec<String>>);
+    struct RecordedTitles(Mutex<Vec<String>>);
 
-    impl ProgressSink for Seen {
+    impl ProgressSink for RecordedTitles {
         fn update(&self, title: &str, _metadata: JsonObject) {
-            self.0.lock().expect("nobody panics").push(title.to_owned());
+            self.0.lock().expect("not poisoned").push(title.to_owned());
         }
     }
 
     #[test]
-    fn who_tells_more_than_anybody_reads_is_heard_now_and_then() {
-        let (handler, seen) = (
+    fn progress_updates_are_rate_limited_and_shortened() {
+        let (handler, titles) = (
             McpClientHandler::new(ElicitationMode::None),
-            Arc::<Seen>::default(),
+            Arc::<RecordedTitles>::default(),
         );
         let token = ProgressToken(NumberOrString::Number(1));
-        let _listening = handler
-            .subscribe_to_progress(token.clone(), Arc::clone(&seen) as Arc<dyn ProgressSink>);
-        let begun = Instant::now();
+        let _subscription = handler
+            .subscribe_to_progress(token.clone(), Arc::clone(&titles) as Arc<dyn ProgressSink>);
+        let start = Instant::now();
         for step in 0..10_000 {
-            let mut told = ProgressNotificationParam::new(token.clone(), f64::from(step));
-            told.message = Some("still\u{202e} here".repeat(100));
-            handler.forward_progress(told);
+            let mut progress = ProgressNotificationParam::new(token.clone(), f64::from(step));
+            progress.message = Some("still\u{202e} here".repeat(100));
+            handler.forward_progress(progress);
         }
-        let most = begun.elapsed().as_millis() / MIN_PROGRESS_INTERVAL.as_millis() + 1;
-        let seen = seen.0.lock().expect("nobody panics");
+        let max_updates = start.elapsed().as_millis() / MIN_PROGRESS_INTERVAL.as_millis() + 1;
+        let titles = titles.0.lock().expect("not poisoned");
         assert!(
-            (1..=most).contains(&(seen.len() as u128)),
-            "{} of at most {most}",
-            seen.len()
+            (1..=max_updates).contains(&(titles.len() as u128)),
+            "{} of at most {max_updates}",
+            titles.len()
         );
         assert!(
-            seen.iter().all(
+            titles.iter().all(
                 |title| title.starts_with("still\\u{202e} here") && title.chars().count() < 400
             )
         );

@@ -472,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_of_other_programs_become_tools() {
+    fn server_configurations_of_other_clients_become_tools() {
         let text = r#"{
             // as editors write it
             "mcpServers": {
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_removed() {
+    fn json_comments_are_removed() {
         for (text, plain) in [
             ("1/*/2*/3", "13"),
             ("1/**/2/***/3", "123"),
@@ -538,16 +538,20 @@ mod tests {
     }
 
     #[test]
-    fn tool_names_are_valid_and_unique() {
+    fn imported_tool_names_are_valid_and_unique() {
         let text = r#"{"servers": {"a b": {"command": "x"}, "A_B": {"command": "x"}, "1": {"command": "x"}, "none": {}}}"#;
         let listed = import(text).expect("servers");
-        let names: Vec<&str> = listed.servers.iter().map(|one| one.name.as_str()).collect();
+        let names: Vec<&str> = listed
+            .servers
+            .iter()
+            .map(|server| server.name.as_str())
+            .collect();
         assert_eq!(names, ["a-b", "a-b-2", "mcp-1"]);
         assert!(
             listed
                 .servers
                 .iter()
-                .all(|one| one.notes[0].contains(&format!("named `{}`", one.name)))
+                .all(|server| server.notes[0].contains(&format!("named `{}`", server.name)))
         );
         assert_eq!(
             listed.left_out,

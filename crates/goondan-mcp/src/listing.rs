@@ -140,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_tool_that_makes_no_sense_costs_no_other() {
+    fn an_invalid_tool_does_not_hide_valid_tools() {
         let page = one_by_one(json!({"nextCursor": "2", "tools": [
             {"name": "good", "inputSchema": {"type": "object"}},
             {"name": "bad", "inputSchema": "object"},

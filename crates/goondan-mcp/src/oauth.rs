@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tokens_are_kept_for_their_owner_alone_and_forgotten() {
+    async fn saved_tokens_are_private_and_can_be_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
         assert!(!tokens.exists() && tokens.load().await.is_ok_and(|known| known.is_none()));
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_at_a_time_renews() {
+    async fn only_one_process_refreshes_tokens_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
         tokens.record_challenge("Bearer");
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_refuses_is_told_in_its_words() {
+    fn a_denied_login_reports_the_error_description() {
         let back = "http://127.0.0.1:1/callback?error=access_denied&error_description=She+said+%1b%5B31mno&state=x";
         assert_eq!(
             redirect_error(back).as_deref(),
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_starts_no_program_by_its_page() {
+    fn only_http_urls_are_opened_in_the_browser() {
         for page in ["https://a.example/authorize?x=y", "http://127.0.0.1:1/"] {
             assert!(is_http_url(page), "{page}");
         }
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_is_asked_for_beside_what_was_granted() {
+    async fn missing_scopes_are_requested_together_with_granted_scopes() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
         let wanted = "Bearer error=\"insufficient_scope\", scope=\"read write\"";

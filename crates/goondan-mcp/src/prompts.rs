@@ -301,8 +301,8 @@ mod tests {
         }
     }
 
-    fn assigned(line: &str, of: &[(&str, bool)]) -> Result<Value, String> {
-        let assigned = parse_arguments("git", &prompt(of), line);
+    fn assigned(line: &str, arguments: &[(&str, bool)]) -> Result<Value, String> {
+        let assigned = parse_arguments("git", &prompt(arguments), line);
         assigned
             .map(Value::Object)
             .map_err(|error| format!("{} {}", error.message, error.suggestion.unwrap_or_default()))
@@ -310,21 +310,24 @@ mod tests {
 
     #[test]
     fn words_fill_arguments_by_name_and_in_order() {
-        let of = [("file", true), ("style", false)];
+        let arguments = [("file", true), ("style", false)];
         let both = json!({"file": "a b.rs", "style": "short and clear"});
         for line in [
             "\"a b.rs\" short and clear",
             "style=\"short and clear\" \"a b.rs\"",
             "file=\"a b.rs\" short and clear",
         ] {
-            assert_eq!(assigned(line, &of), Ok(both.clone()), "{line}");
+            assert_eq!(assigned(line, &arguments), Ok(both.clone()), "{line}");
         }
-        assert_eq!(assigned("x", &of), Ok(json!({"file": "x"})));
-        assert_eq!(assigned("other=1", &of), Ok(json!({"file": "other=1"})));
+        assert_eq!(assigned("x", &arguments), Ok(json!({"file": "x"})));
+        assert_eq!(
+            assigned("other=1", &arguments),
+            Ok(json!({"file": "other=1"}))
+        );
     }
 
     #[test]
-    fn a_command_without_its_arguments_names_them() {
+    fn missing_prompt_arguments_are_named() {
         let missing = assigned("style=x", &[("file", true), ("style", false)]).unwrap_err();
         assert!(missing.contains("needs the argument `file`"), "{missing}");
         assert!(

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_joined_and_what_is_hidden_is_seen() {
+    fn texts_are_joined_and_invisible_characters_are_escaped() {
         let content =
             json!([{"type": "text", "text": "a\u{202e}b"}, {"type": "text", "text": "c"}]);
         assert_eq!(
@@ -302,56 +302,56 @@ mod tests {
     }
 
     #[test]
-    fn what_is_structured_comes_first() {
-        let told = json!({"content": [{"type": "text", "text": "{\"n\":1}"}], "structuredContent": {"n": 1}});
-        assert_eq!(result(told).map(|o| o.output), Ok(json!({"n": 1})));
+    fn structured_content_is_preferred_over_equal_text() {
+        let value = json!({"content": [{"type": "text", "text": "{\"n\":1}"}], "structuredContent": {"n": 1}});
+        assert_eq!(result(value).map(|o| o.output), Ok(json!({"n": 1})));
     }
 
     #[test]
-    fn a_result_of_too_many_values_is_refused() {
+    fn a_result_with_too_many_values_is_rejected() {
         let of = |count: usize| {
             result(json!({"content": [], "structuredContent": {"all": vec![0; count]}}))
         };
-        // The object and the list count too.
+        // The object and the list also count as values.
         assert!(of(MAX_MESSAGE_VALUES - 2).is_ok());
-        let refusal = of(MAX_MESSAGE_VALUES - 1).expect_err("it is too large");
+        let refusal = of(MAX_MESSAGE_VALUES - 1).expect_err("the result is too large");
         assert_eq!(refusal.code, Some(Code::MCP_TOO_LARGE.to_string()));
     }
 
     #[test]
-    fn pictures_are_attached_up_to_a_limit() {
-        let picture = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
-        let told = result(json!({"content": vec![picture; 18]})).expect("an output");
+    fn images_are_attached_up_to_a_limit() {
+        let image = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
+        let output = result(json!({"content": vec![image; 18]})).expect("an output");
         assert_eq!(
-            (told.attachments.len(), told.output),
+            (output.attachments.len(), output.output),
             (16, json!("[2 more attachments omitted]"))
         );
     }
 
     #[test]
-    fn what_no_model_takes_is_not_attached() {
-        let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let told = result(
-            json!({"content": [picture("QU\nI"), picture("no base64!"), picture(&"QQQQ".repeat(2 << 20))]}),
+    fn invalid_or_oversized_images_are_omitted() {
+        let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let output = result(
+            json!({"content": [image("QU\nI"), image("no base64!"), image(&"QQQQ".repeat(2 << 20))]}),
         );
-        let told = told.expect("an output");
-        let data: Vec<&str> = told
+        let output = output.expect("an output");
+        let data: Vec<&str> = output
             .attachments
             .iter()
             .map(|attachment| attachment.data.as_str())
             .collect();
         assert_eq!(data, ["QUI="]);
-        let said = "[attachment (image/png) omitted: not Base64]\n\
+        let expected = "[attachment (image/png) omitted: not Base64]\n\
                     [attachment of 6291 kB (image/png) omitted: too large]";
-        assert_eq!(told.output, json!(said));
+        assert_eq!(output.output, json!(expected));
     }
 
     #[test]
-    fn what_can_be_understood_of_an_answer_is_taken() {
+    fn the_readable_parts_of_an_invalid_result_are_kept() {
         let known = |value| {
             repair_result(value)
                 .and_then(|result| output("t", "x", result).ok())
-                .map(|told| told.output)
+                .map(|output| output.output)
         };
         let odd = json!({"type": "video", "data": "QQ=="});
         let text = json!({"type": "text", "text": "a"});
@@ -367,17 +367,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_only_the_structure_explains_is_told() {
-        let told =
+    fn structured_content_of_an_error_becomes_the_message() {
+        let output =
             result(json!({"content": [], "structuredContent": {"why": "full"}, "isError": true}));
-        assert_eq!(told.expect_err("an error").message, r#"{"why":"full"}"#);
+        assert_eq!(output.expect_err("an error").message, r#"{"why":"full"}"#);
     }
 
     #[test]
-    fn a_failure_of_the_tool_is_an_error() {
-        let told =
+    fn a_result_with_is_error_is_an_error() {
+        let output =
             result(json!({"content": [{"type": "text", "text": "no such file"}], "isError": true}));
-        let error = told.expect_err("an error");
+        let error = output.expect_err("an error");
         assert_eq!(
             (error.message.as_str(), error.code.as_deref()),
             ("no such file", Some("E_MCP_TOOL"))
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_says_more_than_the_data_is_kept() {
+    fn text_that_adds_to_the_structured_content_is_kept() {
         let output = |text: &str, data: Value| {
             let content = json!([{"type": "text", "text": text}]);
             let whole = json!({"content": content, "structuredContent": data});

@@ -427,9 +427,9 @@ mod tests {
         )
     }
 
-    /// A server that does not read its input must not delay the stop.
+    /// A server that does not read its input must not delay `close`.
     #[tokio::test]
-    async fn a_pending_write_does_not_delay_the_end() {
+    async fn a_pending_write_does_not_delay_close() {
         let (input, output) = (tokio::io::empty(), tokio::io::duplex(1));
         let observations = Arc::<StreamObservations>::default();
         let mut transport =
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn only_half_characters_are_replaced() {
+    fn only_lone_surrogates_are_replaced() {
         let repaired = |line: &str| {
             without_lone_surrogates(line.as_bytes()).map(|line| String::from_utf8(line).unwrap())
         };
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_asked_only_once_and_its_late_answer_is_dropped() {
+    async fn an_unanswered_discovery_fails_and_its_late_answer_is_dropped() {
         let (near, far) = tokio::io::duplex(1_024);
         let mut server = BufReader::new(far);
         let (input, output) = tokio::io::split(near);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_is_passed_over() {
+    async fn lines_that_are_not_messages_are_skipped() {
         let text = "starting…\n\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\r\n[1]\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":7}\n";
         let (mut lines, observations) = lines(text.as_bytes());
         assert!(matches!(
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_reads_no_more_is_heard_to_its_end() {
+    async fn output_is_read_to_the_end_after_the_server_closes_its_input() {
         let (near, far) = tokio::io::duplex(1_024);
         drop(far);
         let observations = Arc::<StreamObservations>::default();
@@ -533,19 +533,20 @@ mod tests {
         };
         assert!(
             lines.receive().await.is_none(),
-            "who says nothing more is not waited for"
+            "a silent server that closed its input is not waited for"
         );
     }
 
     #[tokio::test]
-    async fn who_prints_nothing_else_is_no_server() {
-        let (mut loud, heard) = lines(std::io::Cursor::new("word\n".repeat(MAX_SKIPPED_BYTES / 4)));
-        assert!(loud.receive().await.is_none());
-        assert_eq!(heard.fatal_fault(), Some(ConnectionFault::Noise));
+    async fn too_much_output_without_a_message_is_a_fault() {
+        let (mut transport, observations) =
+            lines(std::io::Cursor::new("word\n".repeat(MAX_SKIPPED_BYTES / 4)));
+        assert!(transport.receive().await.is_none());
+        assert_eq!(observations.fatal_fault(), Some(ConnectionFault::Noise));
     }
 
     #[tokio::test]
-    async fn a_message_of_too_many_parts_becomes_an_error() {
+    async fn a_message_with_too_many_parts_becomes_an_error() {
         let parts = vec!["{}"; MAX_MESSAGE_NODES].join(",");
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[{parts}]}}\n");
         let (mut lines, _) = lines(std::io::Cursor::new(text));
@@ -557,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_too_many_values_has_too_many_parts() {
+    fn messages_exceeding_the_value_limit_have_too_many_parts() {
         let with = |count: usize| {
             let fields: Vec<String> = (0..count).map(|number| format!("\"{number}\":0")).collect();
             format!("{{{}}}", fields.join(","))
@@ -567,7 +568,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn brackets_in_a_text_are_no_parts() {
+    async fn brackets_in_strings_do_not_count_as_parts() {
         let text = serde_json::to_string(&vec!["\\\"{"; MAX_MESSAGE_NODES]).unwrap();
         let answer = serde_json::json!({"jsonrpc": "2.0", "id": 1, "result": {"text": text}});
         let (mut lines, _) = lines(std::io::Cursor::new(format!("{answer}\n")));
@@ -576,7 +577,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_read_is_ended() {
+    async fn a_server_that_does_not_read_its_input_is_disconnected() {
         let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
         let (mut lines, observations) = lines(std::io::Cursor::new(ping.repeat(3)));
         assert!(lines.receive().await.is_some());
@@ -588,7 +589,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_without_end_ends_the_conversation() {
+    async fn an_endless_line_closes_the_connection() {
         let (mut lines, observations) = lines(tokio::io::repeat(b'x'));
         assert!(lines.receive().await.is_none());
         assert_eq!(observations.fatal_fault(), Some(ConnectionFault::LongLine));

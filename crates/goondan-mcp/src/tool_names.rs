@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_fits_stays() {
+    fn valid_tool_names_are_kept() {
         assert_eq!(
             assigned("git", &["git_status", "log-all", "X9"]),
             ["git_status", "log-all", "X9"]
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_models_do_not_take_is_replaced() {
+    fn invalid_characters_in_tool_names_are_replaced() {
         assert_eq!(
             assigned("t", &["files.read", "a__b", "__x", "ü", "größe"]),
             ["files_read", "a_b", "x", "tool", "gr_e"]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_become_the_same_are_told_apart_and_the_true_one_keeps_its_name() {
+    fn colliding_names_get_a_suffix_and_exact_names_are_kept() {
         let both = assigned("t", &["a.b", "a_b", "a/b", "a_b"]);
         assert_eq!((both[1].as_str(), both[3].as_str()), ("a_b", "-"));
         assert!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_name_is_short_enough_and_unused() {
+    fn free_name_returns_a_short_unused_name() {
         let names = ["read-resource", "resources"];
         assert_eq!(free_name("t", &["read"], &names), Some("read-resource"));
         assert_eq!(
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_fits_and_is_unique(tool in "[a-z]{1,50}", own in proptest::collection::btree_set("\\PC{0,90}|[a-z_.]{1,8}", 0..12)) {
+        fn assigned_names_are_valid_and_unique(tool in "[a-z]{1,50}", own in proptest::collection::btree_set("\\PC{0,90}|[a-z_.]{1,8}", 0..12)) {
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
             let names: Vec<String> = assign(&tool, &own).into_iter().flatten().collect();
             prop_assert_eq!(names.len(), own.len());

@@ -94,7 +94,7 @@ pub(crate) async fn answer_text(client: &Arc<dyn ModelClient>, request: ModelReq
     chunks.into_iter().filter_map(text).collect()
 }
 
-/// Decodes a whole response body as the client does. `pieces` are the reads from the network.
+/// Decodes a complete response body as the client does. `pieces` are the reads from the network.
 pub(crate) fn decode_pieces<'a>(
     format: &dyn WireFormat,
     family: &str,
@@ -120,7 +120,7 @@ pub(crate) fn decode_pieces<'a>(
     }
 }
 
-/// Decodes a whole response body that arrives in one piece.
+/// Decodes a complete response body that arrives in one piece.
 pub(crate) fn decode_stream(
     format: &dyn WireFormat,
     family: &str,
@@ -129,9 +129,9 @@ pub(crate) fn decode_stream(
     decode_pieces(format, family, [body])
 }
 
-/// Returns a response body in other spellings: with CRLF, with keep-alives between events, and cut
-/// at any byte. `body` is text with an empty line after each event, or one event a line.
-pub(crate) fn messy_bodies(
+/// Returns equivalent forms of a response body: with CRLF, with keep-alives between events, and cut
+/// at any byte. `body` has an empty line after each event, or one event per line.
+pub(crate) fn equivalent_bodies(
     framing: EventFraming,
     body: String,
 ) -> impl Strategy<Value = Vec<Vec<u8>>> {

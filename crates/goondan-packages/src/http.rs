@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deferred_request_waits_as_the_host_states() {
+    fn a_retry_waits_for_the_duration_in_retry_after() {
         let wait = |stated: &str, attempt| {
             let answer = axum::http::Response::builder()
                 .status(StatusCode::TOO_MANY_REQUESTS)

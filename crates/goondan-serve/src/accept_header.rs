@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn media_types_are_accepted_as_http_defines() {
+    fn media_types_match_the_accept_header() {
         for (accept, expected) in [
             ("*/*", (true, true)),
             ("", (true, true)),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_media_type_is_not_a_wildcard() {
+    fn a_wildcard_does_not_name_a_media_type() {
         for (accept, expected) in [
             ("text/event-stream", true),
             ("application/json, Text/Event-Stream;q=0.5", true),

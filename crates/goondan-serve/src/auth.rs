@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_host_that_a_request_names_must_be_allowed() {
+    fn every_host_in_a_request_must_be_allowed() {
         let is_allowed = |hosts: &[&str], uri: &'static str| {
             let mut map = HeaderMap::new();
             for host in hosts {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_needs_the_token_and_a_host_of_the_server() {
+    fn a_request_needs_the_token_and_an_allowed_host() {
         let token = ("authorization", "Bearer 0123456789abcdef");
         assert_eq!(code(&[("host", "localhost:80"), token]), None);
         assert_eq!(
@@ -324,7 +324,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        for foreign in [
+        for host in [
             "evil.example",
             "localhost.evil.example",
             "evil.example:localhost",
@@ -332,15 +332,15 @@ mod tests {
             "127.0.0.1.nip.io:1",
         ] {
             assert_eq!(
-                code(&[("host", foreign), token]),
+                code(&[("host", host), token]),
                 Some(Code::SERVE_ORIGIN),
-                "{foreign}"
+                "{host}"
             );
         }
     }
 
     #[test]
-    fn a_page_needs_an_origin_that_is_allowed() {
+    fn a_browser_request_needs_an_allowed_origin() {
         let rest = [
             ("host", "localhost:1"),
             ("authorization", "Bearer 0123456789abcdef"),
@@ -358,17 +358,17 @@ mod tests {
             ("https://localhost", false),
             ("http://127.0.0.1:1", false),
         ] {
-            let wanted = (!is_allowed).then_some(Code::SERVE_ORIGIN);
+            let expected = (!is_allowed).then_some(Code::SERVE_ORIGIN);
             assert_eq!(
                 code(&[rest[0], rest[1], ("origin", origin)]),
-                wanted,
+                expected,
                 "{origin}"
             );
         }
     }
 
     #[test]
-    fn a_page_behind_a_proxy_is_at_a_name_that_was_allowed() {
+    fn origins_behind_a_proxy_must_match_an_allowed_host() {
         let mut access = access();
         access.hosts.insert("gdn.example".to_owned());
         let allows = |host: &str, origin: &str| {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_long_and_does_not_show() {
+    fn tokens_are_long_and_debug_output_hides_them() {
         assert_eq!(ServerToken::random().expose().len(), 64);
         assert!(
             ServerToken::new("short").is_none() && ServerToken::new("0123456789 abcdef").is_none()

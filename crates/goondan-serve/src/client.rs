@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_wherever_the_bytes_are_cut() {
+    fn sse_events_parse_at_every_chunk_boundary() {
         let text = b"id: 1\nevent: a\ndata: {\"x\":\ndata: 1}\n\n: alive\n\nevent: b\ndata:y\n\n";
         for cut in 0..text.len() {
             let mut lines = SseParser::default();

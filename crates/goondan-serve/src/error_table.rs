@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_code_has_one_form_in_every_protocol() {
+    fn each_error_code_maps_to_http_jsonrpc_and_openai_errors() {
         let forms = |code| {
             let (status, rpc) = error_forms(code);
             (status.as_u16(), rpc.code, openai_type(status))

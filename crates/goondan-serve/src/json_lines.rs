@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_of_the_last_line_is_not_lost() {
-        // The order of the tasks varies.
+    async fn an_invalid_last_line_gets_an_error_response() {
+        // The task order varies between runs.
         for _ in 0..20 {
             let text = echoed(b"{\"id\": 2, x").await;
             assert!(text.contains("\"id\":2"), "{text}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_request_is_answered() {
+    async fn every_line_is_passed_on_or_gets_an_error_response() {
         let input =
             b"\xEF\xBB\xBF{\"id\": 1, \"a\": \"cut \\ud83d\"}\n{\"id\": 2, x\n\n{\"id\": 3}";
         let text = echoed(input).await;
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(lines.len(), 3, "{text}");
         assert_eq!(lines[0], "{\"id\": 1, \"a\": \"cut \\ufffd\"}");
         assert_eq!(lines[1], "{\"id\": 3}");
-        let refusal: Value = serde_json::from_str(lines[2]).unwrap();
+        let error: Value = serde_json::from_str(lines[2]).unwrap();
         assert_eq!(
-            (&refusal["id"], &refusal["error"]["code"]),
+            (&error["id"], &error["error"]["code"]),
             (&json!(2), &json!(-32_700))
         );
     }

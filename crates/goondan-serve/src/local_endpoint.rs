@@ -245,53 +245,53 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_found_while_it_is_open() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(LocalEndpoint::of(folder.path()), None);
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(LocalEndpoint::of(directory.path()), None);
         let endpoint = LocalEndpoint {
             address: EndpointAddress::Address("127.0.0.1:1".parse().unwrap()),
             token: ServerToken::random(),
             pid: 1,
         };
-        let open = endpoint.open(folder.path()).unwrap();
-        assert_eq!(LocalEndpoint::of(folder.path()), Some(endpoint));
+        let open = endpoint.open(directory.path()).unwrap();
+        assert_eq!(LocalEndpoint::of(directory.path()), Some(endpoint));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(folder.path().join(ENDPOINT_FILE_NAME))
+            let mode = std::fs::metadata(directory.path().join(ENDPOINT_FILE_NAME))
                 .unwrap()
                 .permissions()
                 .mode();
             assert_eq!(mode & 0o777, 0o600);
         }
         drop(open);
-        assert_eq!(LocalEndpoint::of(folder.path()), None);
+        assert_eq!(LocalEndpoint::of(directory.path()), None);
     }
 
     #[test]
-    fn the_endpoint_of_the_next_process_stays() {
-        let folder = tempfile::tempdir().unwrap();
+    fn closing_keeps_the_endpoint_of_a_newer_process() {
+        let directory = tempfile::tempdir().unwrap();
         let endpoint = |port| LocalEndpoint {
             address: EndpointAddress::Address(([127, 0, 0, 1], port).into()),
             token: ServerToken::random(),
             pid: 1,
         };
         let (first, second) = (endpoint(1), endpoint(2));
-        let open = first.open(folder.path()).unwrap();
-        let _next = second.open(folder.path()).unwrap();
+        let open = first.open(directory.path()).unwrap();
+        let _next = second.open(directory.path()).unwrap();
         drop(open);
-        assert_eq!(LocalEndpoint::of(folder.path()), Some(second));
+        assert_eq!(LocalEndpoint::of(directory.path()), Some(second));
     }
 
     #[test]
-    fn an_endpoint_is_on_this_machine() {
-        let folder = tempfile::tempdir().unwrap();
-        for broken in [
+    fn non_loopback_and_invalid_endpoints_are_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        for content in [
             r#"{"address":"192.0.2.1:80","token":"0123456789abcdef","pid":1}"#,
             r#"{"address":"127.0.0.1:80","token":"","pid":1}"#,
             "{",
         ] {
-            std::fs::write(folder.path().join(ENDPOINT_FILE_NAME), broken).unwrap();
-            assert_eq!(LocalEndpoint::of(folder.path()), None, "{broken}");
+            std::fs::write(directory.path().join(ENDPOINT_FILE_NAME), content).unwrap();
+            assert_eq!(LocalEndpoint::of(directory.path()), None, "{content}");
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_socket_is_private_and_reachable_in_a_workspace_with_a_path_of_any_length() {
+    async fn sockets_are_private_and_reachable_for_any_path_length() {
         let directory = tempfile::tempdir().unwrap();
         let long = directory.path().join("w".repeat(120));
         std::fs::create_dir(&long).unwrap();

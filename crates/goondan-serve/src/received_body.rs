@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_of_the_server_are_tidied() {
+    fn extra_slashes_are_removed_only_in_api_paths() {
         let tidy = |uri: &str| tidy_uri(&uri.parse().unwrap()).map(|uri| uri.to_string());
         for (uri, expected) in [
             ("/v1//chat/completions", "/v1/chat/completions"),

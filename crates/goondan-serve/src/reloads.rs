@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_warnings_of_reloads_are_kept_once() {
+    fn equal_reload_warnings_are_stored_once() {
         let log = ReloadLog::default();
         let warnings = || (0..800).map(|number| format!("Tool {number} is unused."));
         for number in 0..600 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn different_warnings_of_reloads_are_limited() {
+    fn the_number_of_stored_reload_warnings_is_limited() {
         let log = ReloadLog::default();
         for number in 0..100 {
             let warnings = (0..800).map(|tool| format!("Tool {tool} is unused in {number}."));

@@ -169,13 +169,13 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(30);
 
-    /// Returns a stream that buffers eight bytes, and its other end.
+    /// Returns a stream that buffers eight bytes and the opposite end of the pipe.
     fn pair() -> (WriteTimeoutStream<DuplexStream>, DuplexStream) {
         let (near, far) = duplex(8);
         (WriteTimeoutStream::new(near, LIMIT), far)
     }
 
-    // The clock of these tests is paused, so they take no time.
+    // The tests use a paused clock, so they take no real time.
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_timed_out() {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_client_gets_everything() {
+    async fn a_slow_client_receives_all_bytes() {
         let (mut stream, mut far) = pair();
         let bytes = vec![0; 300 * 1024];
         let reading = async {
@@ -225,12 +225,12 @@ mod tests {
         assert!(start.elapsed() < 20 * LIMIT);
     }
 
-    /// Waits between writes do not count, however few bytes the stream has.
+    /// Waits between writes do not count, even if each write is small.
     #[tokio::test(start_paused = true)]
     async fn a_stream_with_little_to_send_is_not_timed_out() {
         let (mut stream, mut far) = pair();
         for _ in 0..200 {
-            // The last byte waits.
+            // The ninth byte waits until the reader has read the first eight.
             let writing = stream.write_all(&[0; 9]);
             let reading = async {
                 sleep(Duration::from_millis(500)).await;

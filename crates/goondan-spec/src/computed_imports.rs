@@ -241,7 +241,7 @@ fn is_part_of_name(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the directories of the computed imports; `*` for one that can be anywhere.
+    /// Returns the directories of the computed imports; `*` if the directory is unknown.
     fn computed(text: &str, language: ScriptLanguage) -> Vec<String> {
         let imports = computed_imports(text, language).into_iter();
         imports

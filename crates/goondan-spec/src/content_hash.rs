@@ -135,17 +135,17 @@ mod tests {
     use super::*;
     use crate::files::MemoryFiles;
 
-    fn of(files: &MemoryFiles) -> String {
+    fn hash_of(files: &MemoryFiles) -> String {
         contents(files, Path::new("/p")).unwrap()
     }
 
     #[test]
-    fn names_and_bytes_count_and_nothing_is_mistaken_for_something_else() {
+    fn the_hash_depends_on_file_names_and_contents() {
         let base = || MemoryFiles::new().file("/p/a", "one").file("/p/b/c", "two");
-        let known = of(&base());
+        let known = hash_of(&base());
         assert_eq!(
             known,
-            of(&MemoryFiles::new().file("/p/b/c", "two").file("/p/a", "one"))
+            hash_of(&MemoryFiles::new().file("/p/b/c", "two").file("/p/a", "one"))
         );
         for other in [
             base().file("/p/d", ""),
@@ -154,12 +154,12 @@ mod tests {
             MemoryFiles::new().file("/p/a", "two").file("/p/b/c", "one"),
             MemoryFiles::new().file("/p/a", "one"),
         ] {
-            assert_ne!(known, of(&other));
+            assert_ne!(known, hash_of(&other));
         }
     }
 
     #[test]
-    fn a_link_is_no_part_of_a_package() {
+    fn a_link_in_a_package_is_an_error() {
         let files = MemoryFiles::new()
             .file("/p/a", "one")
             .link("/p/b", "/etc/passwd");

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_found() {
+    fn all_errors_of_a_custom_tool_manifest_are_reported() {
         let text = "name: Bad\nentrypoint: ../../bin/sh\nparameters:\n  - {name: '--x', type: \
             text}\nextra: 1\n";
         let codes: Vec<_> = CustomTool::parse(text, "t")

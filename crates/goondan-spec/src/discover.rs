@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_plural_folders_are_found_in_path_order() {
+    fn resource_files_are_found_in_path_order() {
         let files = MemoryFiles::new()
             .file("/p/goondan.yaml", "")
             .file("/p/tools/weather.yaml", "")
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unread_file_is_suspected_by_its_name_or_its_folder() {
+    fn an_unread_file_is_suspected_by_its_name_or_directory() {
         for (file, expected) in [
             ("models/deep/x.yaml", true),
             ("model/x.yaml", true),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_in_files_with_other_names_are_found() {
+    fn unread_resource_files_with_other_names_are_listed() {
         let resource = "# team\napiVersion: goondan.ai/v1\nkind: Agent\n";
         let files = MemoryFiles::new()
             .file("/p/goondan.yaml", "")
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_built_and_ignored_folders_are_skipped() {
+    fn hidden_build_and_ignored_directories_are_skipped() {
         let files = MemoryFiles::new()
             .file("/p/goondan.yaml", "")
             .file("/p/.git/tools.yaml", "")
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_above_the_bundle_ignores_too() {
+    fn the_gitignore_of_the_surrounding_repository_applies() {
         let files = MemoryFiles::new()
             .directory("/r/.git")
             .file("/r/.gitignore", "/p/old/\n")
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_only_inside_and_only_to_files() {
+    fn links_are_followed_only_to_files_inside_the_bundle() {
         let files = MemoryFiles::new()
             .file("/p/shared/one.txt", "")
             .link("/p/tools.yaml", "shared/one.txt")

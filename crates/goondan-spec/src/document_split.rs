@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_lead_back_into_the_file() {
+    fn offsets_are_positions_in_the_file() {
         let text = "a: 1\r\n---\r\nb: 2\r\n";
         let second = split_documents(text)[1];
         assert_eq!((second.lines_before, second.bytes_before), (1, 6));

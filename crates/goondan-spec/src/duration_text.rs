@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_needs_its_unit() {
+    fn a_duration_needs_a_unit() {
         let read = |value| serde_json::from_value::<DurationText>(value);
         assert_eq!(
             read(json!("1h30m")).unwrap().duration(),

@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_platforms_names_are_tried() {
+    fn library_names_of_every_platform_are_candidates() {
         let candidates = library_candidates("tools/text-utils");
         for name in [
             "libtext_utils.so",

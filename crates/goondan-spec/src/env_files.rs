@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_wins_then_the_nearest_file() {
+    fn process_variables_take_precedence_over_env_files() {
         let files = MemoryFiles::new()
             .file("/p/.env", "A=env\nB=env\nC=env\nD=env\n")
             .file("/p/.env.local", "A=local\nB=local\nC=local\n")
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_an_error_without_values() {
+    fn an_invalid_env_file_is_an_error_without_values() {
         let files = MemoryFiles::new()
             .file("/p/.env", "A=1\nsk-secret value\n")
             .directory("/q/.env");

@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_the_rule() {
+    fn resource_names_are_validated() {
         for good in ["a", "json-query", "a1", &"a".repeat(63)] {
             assert_eq!(check_name(good, Kind::Tool), Ok(()), "{good}");
         }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_name_is_repaired() {
+    fn a_valid_name_is_suggested_for_an_invalid_name() {
         assert_eq!(nearest_valid_name("Bad_Name"), "bad-name");
         assert_eq!(nearest_valid_name("1 My  Agent!"), "my-agent");
         assert_eq!(nearest_valid_name("😀"), "");

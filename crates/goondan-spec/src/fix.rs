@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_change_their_bytes_alone() {
+    fn edits_change_only_their_bytes() {
         let text = "a: é  # c\r\nmodle: x\r\nb: 7\n";
         let fixes = [
             Fix::quote(at(text, "7")),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_or_does_not_fit_is_left() {
+    fn overlapping_and_out_of_range_fixes_are_skipped() {
         let text = "é: word";
         let fixes = [
             Fix::replace(at(text, "word"), "a"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_added_to_maps_of_either_form() {
+    fn fields_are_added_to_block_and_flow_maps() {
         let add = |text: &str, map: &str, first: Option<&str>| {
             let fix = Fix::add_field(
                 at(text, map),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_means_its_text() {
+    fn a_written_scalar_reads_back_as_the_same_text() {
         for text in [
             "model",
             "Tool/bash",

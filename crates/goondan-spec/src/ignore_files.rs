@@ -131,7 +131,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_devices_and_large_files_have_no_rules() {
+    fn links_devices_and_large_ignore_files_are_skipped() {
         use std::os::unix::fs::symlink;
         let directory = tempfile::tempdir().unwrap();
         let (top, outside) = (

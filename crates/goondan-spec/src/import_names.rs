@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn python_imports_modules_by_name_and_by_place() {
+    fn python_imports_are_found_by_name_and_by_path() {
         let text = "import os.path, helper as h; import json\nfrom util.text import x\n\
             from . import (one,  # first\n  two)\nfrom ..up.deep import y\nif True:\n  import late\n\
             importlib.import_module('called.x'); run_path('lib/run.py')\n";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn javascript_imports_quoted_paths() {
+    fn javascript_imports_are_found_in_quoted_paths() {
         let text = "const a = require('./helper'); import b from \"../lib/b.js\"; require('fs'); `./${name}`; '../'";
         assert_eq!(
             names(text, ScriptLanguage::JavaScript),

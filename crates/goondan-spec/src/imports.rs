@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_in_quotes_are_imports() {
+    fn quoted_javascript_paths_are_imports() {
         let text = "import a from './a.js';\nexport * from \"../b\"; import('./c.json'); import x \
             from 'fs'; `./${d}`";
         let found = javascript_imports(text, "tools/x");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn python_names_modules() {
+    fn python_imports_resolve_to_module_files() {
         let text = "import os, util.text as t\nfrom . import one, two\nfrom ..up import (x)\nfrom \
             lib import y\n";
         let found: Vec<String> = python_imports(text, "p/tools", "p")

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_referring_package_comes_first_then_the_base() {
+    fn the_referring_package_takes_precedence_over_the_base() {
         let index = index(&[
             (Some("@x/a"), "bash"),
             (Some("@goondan/base"), "bash"),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_the_match_must_be_unique() {
+    fn a_match_in_other_packages_must_be_unique() {
         let index = index(&[
             (Some("@x/a"), "one"),
             (Some("@x/a"), "two"),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn among_many_names_neighbours_are_compared() {
+    fn the_closest_name_is_found_among_many_names() {
         let names: Vec<String> = (0..10_000)
             .map(|number| format!("tool-{number:05}"))
             .collect();

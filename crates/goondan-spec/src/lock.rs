@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_lock_file_is_read_back() {
         let locked = LockedPackage {
             version: "1.2.3".into(),
             resolved: "oci://host/a/b@sha256:00".into(),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_the_original_is_read() {
+    fn a_lock_file_without_content_hashes_is_read() {
         let text = "lockfileVersion: 1\npackages:\n  \"@goondan/base@1.0.0\":\n    version: \
             \"1.0.0\"\n    \
                     resolved: \"https://r/x.tgz\"\n    integrity: \"sha512-AA\"\n    \
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn two_versions_of_a_package_are_none() {
+    fn a_package_with_two_versions_is_not_found() {
         let lock = PackageLock::parse(
             "lockfileVersion: 1\npackages: {a@1.0.0: {version: 1.0.0, resolved: x}, a@2.0.0: \
             {version: 2.0.0, resolved: x}}",

@@ -356,18 +356,18 @@ fn quote_string(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const WANTED: DependencySpec<'_> = DependencySpec {
+    const DEPENDENCY: DependencySpec<'_> = DependencySpec {
         name: "@a/b",
         version: "^1.0.0",
         source: Some("oci://h/b"),
     };
 
     fn added(text: &str) -> String {
-        with_dependency(text, "here", WANTED).unwrap_or_else(|| panic!("{text}"))
+        with_dependency(text, "here", DEPENDENCY).unwrap_or_else(|| panic!("{text}"))
     }
 
     #[test]
-    fn a_dependency_is_added_wherever_others_stand() {
+    fn a_dependency_is_added_to_every_form_of_spec() {
         let head = "# top\napiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: here}\n";
         let rest = "---\napiVersion: goondan.ai/v1\nkind: Model\n";
         for spec in [
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_without_a_package_gets_one() {
+    fn a_missing_package_document_is_added() {
         for text in [
             "",
             "apiVersion: goondan.ai/v1\nkind: Model\n",
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn new_lines_end_like_those_of_the_file() {
+    fn added_lines_use_the_line_ends_of_the_file() {
         for text in [
             "",
             "kind: Model\nmetadata: {name: a}\n",
@@ -428,7 +428,7 @@ mod tests {
             let line_end = if text.is_empty() { "\n" } else { "\r\n" };
             let expected = format!("\u{feff}{}", expected.replace('\n', line_end));
             assert_eq!(after, expected);
-            let without = |text: &str| without_dependency(text, WANTED.name).unwrap();
+            let without = |text: &str| without_dependency(text, DEPENDENCY.name).unwrap();
             assert_eq!(
                 without(&after),
                 format!("\u{feff}{}", without(&added(text)).replace('\n', line_end))
@@ -437,12 +437,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_is_left_to_a_person() {
+    fn an_invalid_package_spec_is_not_edited() {
         for text in [
             "kind: Package\nspec: 1\n",
             "kind: Package\nspec: {dependencies: x}\n",
         ] {
-            assert_eq!(with_dependency(text, "here", WANTED), None, "{text}");
+            assert_eq!(with_dependency(text, "here", DEPENDENCY), None, "{text}");
         }
     }
 }

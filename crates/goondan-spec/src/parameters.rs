@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_a_place() {
+    fn an_invalid_schema_has_an_error_pointer() {
         assert_eq!(pointer(json!({"type": 7})).as_deref(), Some("/type"));
         assert_eq!(pointer(json!({"type": "array"})).as_deref(), Some("/type"));
         assert_eq!(pointer(json!({"properties": {}})).as_deref(), Some(""));

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn only_text_that_differs_is_parsed_again() {
+    fn only_changed_text_is_parsed_again() {
         let known = KnownFiles::default();
         let first = read_again("a: 1", &known);
         assert!(Arc::ptr_eq(&first, &read_again("a: 1", &known)));
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_document_does_not_hide_its_neighbours() {
+    fn an_invalid_document_does_not_hide_the_other_documents() {
         let file = read("a: 1\n---\nb: [\n---\nc: 3\n---\n\td: x: y\n");
         assert_eq!(file.documents.len(), 2);
         assert_eq!(file.documents[1].entry("c").unwrap().value.at.line, 5);
@@ -424,12 +424,12 @@ mod tests {
     }
 
     #[test]
-    fn a_carriage_return_alone_ends_a_line() {
+    fn a_lone_carriage_return_ends_a_line() {
         assert_eq!(&*read("a: 1\rb: [\r\n").text, "a: 1\nb: [\r\n");
     }
 
     #[test]
-    fn secrets_of_a_broken_document_are_hidden() {
+    fn secrets_in_an_invalid_document_are_masked() {
         let text = "apiKey: {value: sk-1, x: [}\nbotToken: sk-2\n";
         let file = read(text);
         let hidden: Vec<_> = file

@@ -507,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_are_resolved_but_never_beyond_the_root() {
+    fn dots_are_resolved_but_cannot_leave_the_root() {
         assert_eq!(normalize_path("./a/./b/../c").ok().as_deref(), Some("a/c"));
         assert_eq!(normalize_path("./").ok().as_deref(), Some("."));
         for leaves in [

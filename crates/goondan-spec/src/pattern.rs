@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_star_takes_what_is_unknown() {
+    fn only_a_star_always_matches_unknown_text() {
         let text = [atoms("git st"), vec![PatternAtom::Any]].concat();
         assert!(always_matches("git *", &text) && always_matches("git st*", &text));
         assert!(!always_matches("git status", &text) && !always_matches("git st?", &text));
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_always_matches_may_match(pattern in "[ab*?]{0,8}", text in "[ab]{0,8}", unknown in 0usize..9) {
+        fn always_matches_implies_may_match(pattern in "[ab*?]{0,8}", text in "[ab]{0,8}", unknown in 0usize..9) {
             let mut known = atoms(&text);
             prop_assert_eq!(always_matches(&pattern, &known), may_match(&pattern, &known));
             known.insert(unknown.min(known.len()), PatternAtom::Any);

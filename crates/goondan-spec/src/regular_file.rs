@@ -117,8 +117,8 @@ mod tests {
         fs::write(path("file"), "text").unwrap();
         std::os::unix::fs::symlink("file", path("link")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", path("device")).unwrap();
-        let made = Command::new("mkfifo").arg(path("pipe")).status().unwrap();
-        assert!(made.success());
+        let mkfifo_status = Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+        assert!(mkfifo_status.success());
         assert_eq!(read(&path("file"), 4).unwrap(), b"text");
         assert_eq!(read_start(&path("file"), 2).unwrap(), b"te");
         assert_eq!(read_text(&path("link"), 4).unwrap(), "text");

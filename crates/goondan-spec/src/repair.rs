@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn fixes_uncover_fixes_and_the_rest_stays() {
+    fn fixes_are_repeated_and_other_text_is_unchanged() {
         let text = "\u{feff}kind: model # a kind\r\nmetadata: {nme: main}\r\nspec:\r\n  \
             provider:   \"scripted\"\r\n  modle: 7\r\n";
         let repair = repaired(text).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_file_is_left() {
+    fn a_fix_that_would_break_a_file_is_skipped() {
         let text = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\nspec: {provider: \
             x, model: y, modle: z}\n";
         assert!(repaired(text).is_none());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_may_do_is_left_to_people() {
+    fn permissions_are_not_fixed_automatically() {
         let text = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec: \
             {modelConfig: {modelRef: Model/m}, permissions: {default: alow}}\n---\napiVersion: \
             goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: x, model: y}\n";

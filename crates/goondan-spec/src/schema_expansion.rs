@@ -154,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns definitions of which each refers to the next one several times.
-    fn tower(levels: usize, width: usize) -> Value {
+    /// Returns a schema in which each definition refers `width` times to the next definition.
+    fn nested_definitions(levels: usize, width: usize) -> Value {
         let mut defs = serde_json::Map::new();
         for level in 0..levels {
             let next = json!({"$ref": format!("#/$defs/y{}", level + 1)});
@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn references_count_as_often_as_they_are_followed() {
-        assert!(expansion(&tower(3, 6)).size < 1_000);
-        assert!(expansion(&tower(11, 6)).size > MAX_SCHEMA_EXPANSION);
-        assert_eq!(expansion(&tower(60, 6)).size, u64::MAX);
+    fn a_reference_counts_each_time_it_is_followed() {
+        assert!(expansion(&nested_definitions(3, 6)).size < 1_000);
+        assert!(expansion(&nested_definitions(11, 6)).size > MAX_SCHEMA_EXPANSION);
+        assert_eq!(expansion(&nested_definitions(60, 6)).size, u64::MAX);
         // A long chain does not overflow the stack.
-        assert_eq!(expansion(&tower(20_000, 1)).size, u64::MAX);
+        assert_eq!(expansion(&nested_definitions(20_000, 1)).size, u64::MAX);
     }
 
     #[test]

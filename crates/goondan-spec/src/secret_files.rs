@@ -148,11 +148,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_name_of_a_file_with_keys_is_found() {
+    fn hard_links_to_secret_files_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path();
-        for folder in ["a", ".env.d/b"] {
-            fs::create_dir_all(base.join(folder)).unwrap();
+        for directory_name in ["a", ".env.d/b"] {
+            fs::create_dir_all(base.join(directory_name)).unwrap();
         }
         for (name, link) in [
             ("a/.ENV.local", Some("key.txt")),

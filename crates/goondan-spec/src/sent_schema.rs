@@ -113,7 +113,7 @@ mod tests {
     ];
 
     #[test]
-    fn an_ordinary_schema_is_left_alone() {
+    fn a_supported_schema_is_sent_unchanged() {
         let schema = json!({
             "type": "object", "required": ["a"], "additionalProperties": false, "$defs": {"x": {"type": "string"}},
             "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"anyOf": [{"type": "null"}, {"type": "integer"}]}},
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_an_object_whatever_was_written() {
+    fn the_root_of_a_sent_schema_is_always_an_object() {
         for schema in [
             json!({}),
             json!(true),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_at_the_root_become_text_where_they_are_refused() {
+    fn unsupported_root_conditions_move_to_the_description() {
         let schema = json!({"type": "object", "properties": {}, "description": "d", "anyOf": [{"required": ["a"]}]});
         let sent = sent_schema(ProviderWireFormat::Anthropic, &schema);
         assert_eq!(sent.get("anyOf"), None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_property_that_allows_all_is_an_empty_schema_for_gemini() {
+    fn a_true_property_is_sent_to_gemini_as_an_empty_schema() {
         let schema =
             json!({"properties": {"a": true, "b": {"type": "object", "properties": {"c": true}}}});
         let sent = sent_schema(ProviderWireFormat::Gemini, &schema);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_moves_to_the_nearest_end() {
+    fn positions_out_of_range_move_to_the_nearest_end() {
         assert_eq!(position_of_column("ab\n", 9, 9).start, 3);
         assert_eq!(position_of_column("", 1, 1).start, 0);
         assert_eq!(
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn blotting_keeps_lines_and_lengths() {
+    fn masking_keeps_lines_and_lengths() {
         let mut sources = SourceTexts::default();
         sources.insert("f", "k: sé\nx: y");
         sources.mask_ranges("f", &[3..7, 10..11]);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_in_words() {
+    fn io_errors_have_readable_reasons() {
         for (number, words) in [
             (2, "there is no such file or directory"),
             (13, "permission denied"),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_listed() {
+    fn lists_and_excerpts_are_formatted() {
         assert_eq!(format_alternatives(&["a", "b", "c"]), "`a`, `b` or `c`");
         assert_eq!(format_list(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
         assert_eq!(excerpt("éabc", 2), "éa…");

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_is_shown() {
+    fn hidden_characters_are_escaped() {
         for c in hidden() {
             assert!(!is_visible(c), "{c:?}");
             let name = line(format!("a{c}b")).to_string();
@@ -266,8 +266,8 @@ mod tests {
                 "{name:?}"
             );
             let text = lines(format!("a{c}b")).to_string();
-            let stays = matches!(c, '\n' | '\t');
-            assert!(stays || text.chars().all(is_visible), "{text:?}");
+            let is_kept = matches!(c, '\n' | '\t');
+            assert!(is_kept || text.chars().all(is_visible), "{text:?}");
         }
         assert_eq!(
             line("\u{1b}[2J\n\t\u{202e}").to_string(),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_that_there_is_comes_out_as_visible_ones() {
+    fn every_character_is_escaped_to_visible_characters() {
         let mut shown = String::new();
         for c in '\0'..=char::MAX {
             shown.clear();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_many_languages_stays() {
+    fn text_in_many_languages_is_unchanged() {
         for text in [
             "größer",
             "이름",
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_and_nothing_goes_back() {
+    fn crlf_ends_a_line_and_a_lone_carriage_return_is_escaped() {
         assert_eq!(lines("a\r\nb\rc\r\r\n").to_string(), "a\nb\\rc\\r\n");
         let mut pieces = TextEscaper::new(KeptCharacters::Writing);
         let text: Vec<_> = ["a\r", "\nb\r", "c"]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_join_what_is_joined_in_writing() {
+    fn joiners_of_emoji_and_scripts_are_kept_in_written_text() {
         let family = "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}";
         let persian = "می\u{200c}خواهم";
         for text in [
@@ -325,7 +325,7 @@ mod tests {
             "全\u{3000}角",
         ] {
             assert_eq!(writing(text), text);
-            assert_ne!(line(text).to_string(), text, "names have none of it");
+            assert_ne!(line(text).to_string(), text, "names keep no joiners");
         }
         assert_eq!(writing("rm\u{200d} x"), "rm\\u{200d} x");
         assert_eq!(writing("👨\u{200d}\u{200d}"), "👨\u{200d}\\u{200d}");
@@ -334,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_is_the_same_in_pieces(text in "(?s).{0,40}", at in 0_usize..40) {
+        fn text_in_pieces_is_escaped_like_the_whole_text(text in "(?s).{0,40}", at in 0_usize..40) {
             let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
             let mut escaper = TextEscaper::new(KeptCharacters::Writing);
             let pieces = [&text[..at], &text[at..]].map(|piece| escaper.escape(piece).into_owned());
@@ -342,7 +342,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_moves_or_hides(text in "(?s).{0,40}") {
+        fn escaped_text_contains_only_visible_characters(text in "(?s).{0,40}") {
             prop_assert!(line(&text).to_string().chars().all(is_visible));
             let may_stay = |c| is_visible(c) || matches!(c, '\n' | '\t');
             prop_assert!(lines(&text).to_string().chars().all(may_stay));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detour_keeps_everything_but_the_place() {
+    fn by_way_of_changes_only_the_endpoint() {
         let address: DatabaseAddress =
             "postgres://me:hunter2@db.example:5433/swarms?sslmode=require"
                 .parse()
@@ -221,13 +221,13 @@ mod tests {
             address.server(),
             DatabaseEndpoint::Tcp("db.example".to_owned(), 5433)
         );
-        let (detour, old) = (
+        let (tunneled, old) = (
             address.by_way_of(([127, 0, 0, 1], 4000).into()),
             &address.config,
         );
-        let new = &detour.config;
+        let new = &tunneled.config;
         assert_eq!(
-            detour.server(),
+            tunneled.server(),
             DatabaseEndpoint::Tcp("127.0.0.1".to_owned(), 4000)
         );
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_socket_is_found() {
+    fn a_unix_socket_address_is_parsed() {
         let address: DatabaseAddress = "postgres://me@%2Frun%2Fpg/swarms".parse().unwrap();
         assert_eq!(
             address.server(),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_database_is_refused_without_its_words() {
+    fn an_invalid_address_error_does_not_contain_the_password() {
         for text in [
             "mysql://me:hunter2@h/d",
             "postgres://me:hunter2@h:port/d",

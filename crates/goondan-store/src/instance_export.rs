@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_exported_is_imported_as_it_was() {
+    async fn an_export_is_imported_unchanged() {
         let (one, two) = (store(), store());
         let bytes = exported(&messages(&["m0", "m1"]));
         let imported = import(&one, None, &bytes).await.unwrap();
@@ -418,11 +418,11 @@ mod tests {
         assert_eq!(exported(&stored.base), bytes);
         let title = one.get(&instance("k"), TITLE_RECORD).await.unwrap();
         assert_eq!(title.unwrap().value, json!("Bees"));
-        let mark = one.get(&instance("k"), UNTRUSTED_RECORD).await.unwrap();
+        let taint = one.get(&instance("k"), UNTRUSTED_RECORD).await.unwrap();
         assert_eq!(
-            mark.unwrap().value,
+            taint.unwrap().value,
             json!({"origin": IMPORT_ORIGIN}),
-            "a stranger may have written it"
+            "an imported conversation is tainted"
         );
         let other = InstanceId::new("b", "elsewhere");
         assert_eq!(
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_overwritten() {
+    async fn an_import_does_not_overwrite_an_existing_instance() {
         let store = store();
         let bytes = exported(&messages(&["m0"]));
         import(&store, None, &bytes).await.unwrap();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_whole_is_refused() {
+    async fn an_incomplete_or_invalid_export_is_refused() {
         let bytes = exported(&messages(&["m0", "m1"]));
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let cases = [
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn several_follow_each_other() {
+    async fn one_export_can_contain_several_instances() {
         let store = store();
         let mut bytes = exported(&messages(&["m0", "m1"]));
         export(&meta(&instance("l")), None, &[], &mut bytes).unwrap();
@@ -514,14 +514,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_in_the_middle_has_a_result() {
+    async fn an_unanswered_tool_call_is_accepted_only_at_the_end() {
         let mut calling = message("m0", MessageRole::Assistant);
         let call = ToolCall::new("c1", "a__b", serde_json::json!({}));
         calling.data.content.push(MessagePart::ToolCall(call));
         let calling = vec![Arc::new(calling)];
         assert!(
             import_bytes(&exported(&calling)).await.is_ok(),
-            "the next turn gives it one"
+            "the next turn adds the missing result"
         );
         let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat()))
             .await
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
+    fn an_endless_line_is_refused() {
         let mut endless = io::BufReader::new(io::repeat(b'x'));
         let error = InstanceExport::read(None, &mut endless).unwrap_err();
         assert!(matches!(error, ImportError::TooLarge(_)), "{error}");

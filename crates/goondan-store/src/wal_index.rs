@@ -328,35 +328,35 @@ mod tests {
     use crate::suite::samples::{accepted, done_with, event, event_by, instance, withdrawn};
     use goondan_core::agent_event::AgentEvent;
 
-    /// Number of remembered results, small enough that most sequences forget some.
-    const ROOM: usize = 3;
+    /// Maximum number of kept results, small enough that most sequences exceed it.
+    const MAX_RESULTS: usize = 3;
 
-    fn ledger_of(records: &[InboxRecord]) -> WalIndex {
+    fn index_of(records: &[InboxRecord]) -> WalIndex {
         WalIndex {
-            handled: ResultCache::with_max_events(ROOM),
+            handled: ResultCache::with_max_events(MAX_RESULTS),
             ..WalIndex::default()
         }
         .with_records(records.iter())
     }
 
     fn reduced(records: &[InboxRecord]) -> Vec<InboxRecord> {
-        let ledger = ledger_of(records);
+        let index = index_of(records);
         let kept = records
             .iter()
             .enumerate()
-            .filter_map(|(position, record)| ledger.reduce_record(position, record));
+            .filter_map(|(position, record)| index.reduce_record(position, record));
         kept.map(Cow::into_owned).collect()
     }
 
-    fn held(records: &[InboxRecord]) -> WalState {
-        let (ledger, mut held) = (ledger_of(records), WalState::default());
-        for position in ledger.needed_positions() {
-            ledger.take_up(position, records[position].clone(), &mut held);
+    fn state_of(records: &[InboxRecord]) -> WalState {
+        let (index, mut state) = (index_of(records), WalState::default());
+        for position in index.needed_positions() {
+            index.take_up(position, records[position].clone(), &mut state);
         }
-        held
+        state
     }
 
-    /// A model of the orchestrator: its inbox records and the events that must be pending.
+    /// A model of the orchestrator: its inbox records, and the events that must be pending.
     #[derive(Default)]
     struct Swarm {
         records: Vec<InboxRecord>,
@@ -365,15 +365,15 @@ mod tests {
         /// that turn.
         needed: Vec<(String, InstanceId)>,
         made: usize,
-        /// Folds that are not settled.
+        /// Carried messages without a `Settled` record: instance and turn ID.
         carried: Vec<(InstanceId, String)>,
     }
 
     impl Swarm {
-        fn act(&mut self, what: u8, which: usize) {
-            match what {
+        fn apply(&mut self, action: u8, which: usize) {
+            match action {
                 0..4 => self.accept(which),
-                4..7 => self.finish(which, what == 4, what == 5),
+                4..7 => self.finish(which, action == 4, action == 5),
                 7 => {
                     if let Some(event) = self.take(which, false) {
                         self.records.push(withdrawn(&event).into());
@@ -384,7 +384,7 @@ mod tests {
             }
         }
 
-        /// Settles the folds of a conversation up to one of them, or all.
+        /// Settles the carried messages of a conversation, up to one turn or completely.
         fn forget_settled(&mut self, which: usize) {
             let Some((instance, turn_id)) = which
                 .checked_rem(self.carried.len())
@@ -451,26 +451,26 @@ mod tests {
             self.pending.extend(answer);
         }
 
-        /// The first event of an instance is the one that its turn processes: only that one can
-        /// finish, and it cannot be withdrawn.
-        fn take(&mut self, which: usize, begun: bool) -> Option<AgentEvent> {
+        /// Removes a pending event. The turn of an instance processes its first event: only the
+        /// first event can finish, and it cannot be withdrawn.
+        fn take(&mut self, which: usize, is_begun: bool) -> Option<AgentEvent> {
             let at = which.checked_rem(self.pending.len())?;
             let is_first = self.pending[..at]
                 .iter()
                 .all(|event| event.target != self.pending[at].target);
-            (is_first == begun).then(|| self.pending.remove(at))
+            (is_first == is_begun).then(|| self.pending.remove(at))
         }
     }
 
     proptest! {
-        /// No event is lost or restored, and no needed result is forgotten, at whatever point the
-        /// inbox is compacted.
+        /// Compaction at any point loses no event, restores no handled event, and removes no needed
+        /// result.
         #[test]
-        fn what_matters_is_what_the_swarm_has_pending(acts in proptest::collection::vec((0u8..10, 0usize..100), 0..80)) {
+        fn compaction_keeps_pending_events_and_needed_results(actions in proptest::collection::vec((0u8..10, 0usize..100), 0..80)) {
             let mut swarm = Swarm::default();
-            for (what, which) in acts {
-                swarm.act(what, which);
-                let WalState { recovered, unsettled, .. } = held(&swarm.records);
+            for (action, which) in actions {
+                swarm.apply(action, which);
+                let WalState { recovered, unsettled, .. } = state_of(&swarm.records);
                 prop_assert_eq!(&recovered.pending, &swarm.pending);
                 let handled: Vec<_> = recovered.handled.iter().map(|handled| &handled.event_id).collect();
                 let carried = unsettled.into_iter().map(|carried| (carried.fold.instance, carried.turn_id));

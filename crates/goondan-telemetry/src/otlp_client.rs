@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_requested_wait_may_be_a_date() {
+    async fn retry_after_may_be_a_date() {
         let server = MockServer::builder().start().await;
         let past = "Thu, 01 Jan 1970 00:00:00 GMT";
         let busy = ResponseTemplate::new(503).insert_header("retry-after", past);

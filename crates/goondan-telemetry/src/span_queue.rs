@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted() {
+    fn spans_over_the_queue_limit_are_dropped_and_counted() {
         let queue = SpanQueue::new(3, 2);
         (0..5).for_each(|_| queue.push(OtlpSpan::default()));
         assert_eq!(queue.dropped_count(), 2);

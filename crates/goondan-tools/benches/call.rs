@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 #[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../tests/tools/bench.rs"]
-mod bench;
+#[path = "../tests/tools/mock_engine.rs"]
+mod mock_engine;
 
-use bench::Bench;
+use mock_engine::MockEngine;
 
 fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let bench = Bench::new();
+    let bench = MockEngine::new();
     let (_, handler) = runtime.block_on(bench.open("text-transform__slice"));
     let Value::Object(arguments) = json!({ "text": "x", "start": 0, "end": 0 }) else {
         unreachable!("an object")

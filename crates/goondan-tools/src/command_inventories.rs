@@ -172,7 +172,7 @@ mod tests {
 
     /// Tools for external platforms, which have no test cases but tests with a mock server.
     const PLATFORMS: [&str; 4] = ["discord__", "github__", "telegram__", "slack__"];
-    const ON_PLATFORMS: &str = concat!(
+    const PLATFORM_TESTS: &str = concat!(
         include_str!("../tests/tools/chat.rs"),
         include_str!("../tests/tools/discord.rs"),
         include_str!("../tests/tools/github.rs"),
@@ -185,16 +185,16 @@ mod tests {
         error: usize,
     }
 
-    /// Counts the calls by case and export. A step is a line `- call: {tool: …}` followed by a line
-    /// `expect: {status: …}`.
-    fn tried() -> BTreeMap<(String, String), TestedCalls> {
+    /// Counts the calls by test case and export. A step is a line `- call: {tool: …}` followed by a
+    /// line `expect: {status: …}`.
+    fn tested_calls() -> BTreeMap<(String, String), TestedCalls> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
         let mut files: Vec<_> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
         files.sort();
-        let mut tried: BTreeMap<(String, String), TestedCalls> = BTreeMap::new();
+        let mut tested_calls: BTreeMap<(String, String), TestedCalls> = BTreeMap::new();
         for file in files {
             let mut case = String::new();
             let mut tool = None;
@@ -203,20 +203,20 @@ mod tests {
                 if let Some(name) = line.strip_prefix("case: ") {
                     name.clone_into(&mut case);
                 } else if let Some(rest) = after("- call: {").and(after("tool: ")) {
-                    // Two cases give a built-in tool another name.
+                    // Two test cases register a built-in tool under another name.
                     let name = rest.split([',', '}']).next().unwrap_or_default();
                     tool = Some(
                         name.replace("outbox__", "messaging__")
                             .replace("wide__", "fs__"),
                     );
                 } else if let Some((rest, tool)) = after("expect: {status: ").zip(tool.take()) {
-                    let one = tried.entry((case.clone(), tool)).or_default();
-                    one.ok += usize::from(rest.starts_with("ok"));
-                    one.error += usize::from(rest.starts_with("error"));
+                    let calls = tested_calls.entry((case.clone(), tool)).or_default();
+                    calls.ok += usize::from(rest.starts_with("ok"));
+                    calls.error += usize::from(rest.starts_with("error"));
                 }
             }
         }
-        tried
+        tested_calls
     }
 
     fn exports() -> Vec<String> {
@@ -233,45 +233,48 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_is_somewhere_and_its_case_shows_it() {
-        let (exports, tried) = (exports(), tried());
+    fn each_inventoried_tool_has_an_export_that_succeeds_in_a_test_case() {
+        let (exports, tested_calls) = (exports(), tested_calls());
         for (theirs, ours, case) in INVENTORIES.iter().flat_map(|(_, tools)| tools.iter()) {
             assert!(
                 exports.iter().any(|export| export == ours),
-                "{theirs} is {ours}, which is not there"
+                "{theirs} maps to {ours}, which does not exist"
             );
-            let shown = tried
+            let shown = tested_calls
                 .get(&((*case).to_owned(), (*ours).to_owned()))
                 .copied()
                 .unwrap_or_default();
-            assert!(shown.ok > 0, "{case} does not have {ours} succeed");
+            assert!(
+                shown.ok > 0,
+                "the test case {case} has no successful call of {ours}"
+            );
         }
     }
 
     #[test]
-    fn every_export_succeeds_in_a_case_and_refuses_three_kinds_of_bad_input() {
-        let tried = tried();
+    fn every_export_has_a_success_and_three_errors_in_the_test_cases() {
+        let tested_calls = tested_calls();
         for export in exports() {
             if PLATFORMS.iter().any(|tool| export.starts_with(tool)) {
                 assert!(
-                    ON_PLATFORMS.contains(&format!("\"{export}\"")),
-                    "{export} is called by no test"
+                    PLATFORM_TESTS.contains(&format!("\"{export}\"")),
+                    "no test calls {export}"
                 );
                 continue;
             }
-            let of_export = tried
+            let of_export = tested_calls
                 .iter()
                 .filter(|((_, tool), _)| *tool == export)
-                .map(|(_, tried)| tried);
+                .map(|(_, calls)| calls);
             let (ok, error) =
                 of_export.fold((0, 0), |(ok, error), one| (ok + one.ok, error + one.error));
-            assert!(ok > 0, "{export} succeeds in no case");
-            assert!(error >= 3, "{export} refuses bad input {error} times");
+            assert!(ok > 0, "no test case has a successful call of {export}");
+            assert!(error >= 3, "only {error} test case calls of {export} fail");
         }
     }
 
     #[test]
-    fn no_tool_of_an_inventory_stands_there_twice() {
+    fn inventories_contain_no_duplicate_tools() {
         for (inventory, tools) in INVENTORIES {
             let mut names: Vec<_> = tools.iter().map(|(theirs, ..)| theirs).collect();
             names.sort_unstable();

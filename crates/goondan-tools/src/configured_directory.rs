@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_link_of_a_project_leads_to_a_configured_directory() {
+    fn configured_directories_inside_the_project_must_not_contain_links() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let (project, victim) = (base.join("project"), base.join("victim"));
@@ -91,7 +91,7 @@ mod tests {
         symlink(&victim, project.join("linked")).unwrap();
         symlink("lib", project.join("inside")).unwrap();
         symlink(&victim, base.join("beside")).unwrap();
-        let of = |stated: &str| {
+        let resolve_stated = |stated: &str| {
             let place = stated_directory(stated, &project, &project.join("lib")).unwrap();
             (real_path(&place).unwrap() == place).then_some(place)
         };
@@ -101,16 +101,16 @@ mod tests {
             ("./new/", project.join("new")),
             ("../shared", base.join("shared")),
             (&absolute("project/lib"), project.join("lib")),
-            // No agent could have made this link.
+            // This link is outside the project, so no agent could have created it.
             (&absolute("beside"), victim.clone()),
         ] {
-            assert_eq!(of(stated), Some(expected), "{stated}");
+            assert_eq!(resolve_stated(stated), Some(expected), "{stated}");
         }
         for stated in ["linked", "linked/x", "inside/deep", "../beside"] {
-            assert_eq!(of(stated), None, "{stated}");
+            assert_eq!(resolve_stated(stated), None, "{stated}");
         }
         for path in ["project/linked", "project/inside"] {
-            assert_eq!(of(&absolute(path)), None, "{path}");
+            assert_eq!(resolve_stated(&absolute(path)), None, "{path}");
         }
     }
 }

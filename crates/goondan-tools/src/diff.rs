@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted() {
+    fn diff_stat_counts_added_and_removed_lines() {
         let (before, after) = ("a\nb\n-x\n", "a\nc\n+y\n-x\nb\nb\n");
         let counted = DiffStat::of_hunks(&unified(before, after, 1));
         assert_eq!((counted.added, counted.removed), (4, 1));
@@ -143,13 +143,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_the_library_prints(
+        fn unified_diff_matches_the_output_of_similar(
             before in "([abc]{0,2}\n){0,12}[ab]?",
             after in "([abc]{0,2}\n){0,12}[ab]?",
             context in 0..4usize,
         ) {
-            let theirs = similar::TextDiff::from_lines(&before, &after).unified_diff().context_radius(context).to_string();
-            prop_assert_eq!(unified(&before, &after, context), theirs);
+            let expected = similar::TextDiff::from_lines(&before, &after).unified_diff().context_radius(context).to_string();
+            prop_assert_eq!(unified(&before, &after, context), expected);
         }
     }
 }

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_decoded() {
+    fn utf_8_utf_16_and_windows_1252_text_is_decoded() {
         let read = |bytes: &[u8]| decoded_text(bytes.to_vec()).ok();
         let text = Some("na\u{EF}ve \u{20AC}".to_owned());
         assert_eq!(read("\u{FEFF}na\u{EF}ve \u{20AC}".as_bytes()), text);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_told_apart() {
+    fn encodings_are_detected() {
         let cases: &[(&[u8], FileEncoding)] = &[
             (b"", FileEncoding::Text),
             (b"plain\n", FileEncoding::Text),

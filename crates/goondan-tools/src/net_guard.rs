@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_not_public_are_blocked_in_every_spelling() {
+    fn nonpublic_addresses_are_blocked_in_every_notation() {
         let guard = NetworkGuard::default();
         let hosts = [
             "127.0.0.1",
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_and_names_pass() {
+    fn public_addresses_and_names_are_allowed() {
         let guard = NetworkGuard::default();
         for host in [
             "8.8.8.8",
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_web_is_fetched() {
+    fn only_http_and_https_urls_are_allowed() {
         let guard = NetworkGuard {
             allow_private_network: true,
             allow_hosts: Vec::new(),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_the_config_pass_wherever_they_are() {
+    fn hosts_in_allow_hosts_may_have_private_addresses() {
         let allow_hosts = vec![
             "10.0.0.5".to_owned(),
             "DB.internal".to_owned(),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_keeps_its_public_addresses_only() {
+    fn only_public_addresses_of_a_host_name_are_kept() {
         let public = SocketAddr::from(([8, 8, 8, 8], 0));
         let private = SocketAddr::from(([10, 0, 0, 1], 0));
         let guard = NetworkGuard::default();
@@ -377,7 +377,7 @@ mod tests {
     proptest! {
         /// An IPv4 address is checked equally in all its IPv6 forms.
         #[test]
-        fn wrapping_changes_nothing(bits: u32) {
+        fn ipv4_addresses_embedded_in_ipv6_get_the_same_classification(bits: u32) {
             let plain = Ipv4Addr::from_bits(bits);
             let (high, low) = ((bits >> 16) as u16, bits as u16);
             let wrapped = [

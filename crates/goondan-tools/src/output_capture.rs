@@ -97,20 +97,20 @@ mod tests {
 
     use super::*;
 
-    fn captured(limit: usize, pieces: &[&[u8]]) -> String {
+    fn captured(limit: usize, chunks: &[&[u8]]) -> String {
         let mut capture = OutputCapture::new(limit);
-        pieces.iter().for_each(|piece| capture.push(piece));
+        chunks.iter().for_each(|chunk| capture.push(chunk));
         capture.text()
     }
 
     #[test]
-    fn short_output_is_whole() {
+    fn short_output_is_kept_whole() {
         assert_eq!(captured(10, &[b"abc", b"", b"defghij"]), "abcdefghij");
         assert_eq!(captured(0, &[]), "");
     }
 
     #[test]
-    fn long_output_keeps_both_ends_and_says_how_much_is_missing() {
+    fn long_output_keeps_both_ends_and_reports_the_bytes_cut() {
         assert_eq!(
             captured(6, &[b"abcdefgh"]),
             "abc\n[... 2 bytes cut ...]\nfgh"
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_not_cut_in_the_middle() {
+    fn output_is_cut_at_character_boundaries() {
         assert_eq!(
             captured(8, &["aé€€€€z".as_bytes()]),
             "aé\n[... 9 bytes cut ...]\n€z"
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_character_is_taken_back() {
+    fn take_unfinished_returns_a_trailing_incomplete_character() {
         for limit in [0, 2, 8, 20] {
             let mut capture = OutputCapture::new(limit);
             capture.push("caf\u{e9}\u{20ac}".as_bytes());
@@ -143,20 +143,20 @@ mod tests {
     }
 
     proptest! {
-        /// The split into pieces does not matter, and head, tail and count add up.
+        /// The chunk sizes do not matter, and the lengths of head, tail and cut part add up.
         #[test]
-        fn pieces_do_not_matter(text in "[a-zé€\\n]{0,60}", limit in 0usize..40, cuts in proptest::collection::vec(1usize..9, 1..9)) {
+        fn captured_output_does_not_depend_on_chunk_sizes(text in "[a-zé€\\n]{0,60}", limit in 0usize..40, cuts in proptest::collection::vec(1usize..9, 1..9)) {
             let bytes = text.as_bytes();
-            let mut pieces = Vec::new();
+            let mut chunks = Vec::new();
             let mut rest = bytes;
             for cut in cuts.iter().cycle() {
                 if rest.is_empty() { break; }
-                let (piece, after) = rest.split_at((*cut).min(rest.len()));
-                pieces.push(piece);
+                let (chunk, after) = rest.split_at((*cut).min(rest.len()));
+                chunks.push(chunk);
                 rest = after;
             }
             let whole = captured(limit, &[bytes]);
-            prop_assert_eq!(&whole, &captured(limit, &pieces));
+            prop_assert_eq!(&whole, &captured(limit, &chunks));
             if bytes.len() <= limit / 2 * 2 {
                 prop_assert_eq!(whole, text);
             } else {

@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proxies_are_passed_on_without_passwords() {
+    fn proxy_variables_with_passwords_are_not_passed_to_programs() {
         let passes = |name, value| is_ordinary(name, OsStr::new(value));
         assert!(passes("SSL_CERT_FILE", "/etc/company.pem"));
         assert!(passes("https_proxy", "http://proxy.company:8080"));

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_no_option_and_one_word() {
+    fn ssh_addresses_must_be_one_word_and_not_an_option() {
         for good in ["box", "me@box.internal", "ssh://me@box:2222", "[::1]"] {
             assert!(is_address(good), "{good}");
         }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_one_argument_behind_the_dashes() {
+    fn ssh_command_passes_the_line_as_one_argument_after_dashes() {
         let host = RemoteHost::from_config(Some("box".to_owned()), None)
             .unwrap()
             .unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn some_programs_run_there() {
+    fn listed_programs_run_on_the_remote_host() {
         let host = RemoteHost::from_config(
             Some("box".to_owned()),
             Some(vec!["docker".to_owned(), "make".to_owned()]),

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_no_needless_decimal_point() {
+    fn whole_numbers_are_formatted_without_a_decimal_point() {
         assert_eq!(scalar_to_string(&json!(1.0)).as_deref(), Some("1"));
         assert_eq!(scalar_to_string(&json!(1.5)).as_deref(), Some("1.5"));
         assert_eq!(scalar_to_string(&json!(-7)).as_deref(), Some("-7"));

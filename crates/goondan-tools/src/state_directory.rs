@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_directory_inside_a_folder_is_left_out() {
+    fn a_state_directory_inside_a_readable_directory_is_excluded() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
         let state = home.join("var/state");

@@ -309,7 +309,7 @@ mod tests {
         /// Compares with the definition: negative indexes get the length added, then both are
         /// clamped to 0..=length.
         #[test]
-        fn slice_clamps_and_counts_from_the_end(text in "\\PC{0,12}", start in -20i64..20, end in -20i64..20) {
+        fn slice_clamps_indexes_and_counts_negative_ones_from_the_end(text in "\\PC{0,12}", start in -20i64..20, end in -20i64..20) {
             let chars: Vec<char> = text.chars().collect();
             let length = chars.len() as i64;
             let clamp = |index: i64| (if index < 0 { index + length } else { index }).clamp(0, length) as usize;
@@ -319,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn slice_survives_every_index(start: i64, end: i64) {
+        fn slice_accepts_any_index(start: i64, end: i64) {
             prop_assert!(slice("añb", 3, start, end).chars().count() <= 3);
         }
     }

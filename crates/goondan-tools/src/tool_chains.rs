@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_chain_is_read_where_its_variable_says_and_where_it_usually_is() {
+    fn tool_chain_paths_use_the_variable_and_the_home_directory() {
         let [cargo, .., java] = &TOOL_CHAINS;
         let read = |chain: &ToolChain, set: Option<&str>| {
             let paths = chain.readable_paths(set.map(Into::into), Some(Path::new("/home/u")));

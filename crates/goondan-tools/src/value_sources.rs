@@ -61,29 +61,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_comes_from_where_it_says() {
+    fn value_sources_resolve_literals_variables_and_secrets() {
         let environment: Environment = [
             ("HOOK".to_owned(), "h".to_owned()),
             ("SECRET_CHAT".to_owned(), "s".to_owned()),
         ]
         .into_iter()
         .collect();
-        let of = |source: Value| {
+        let resolve_source = |source: Value| {
             resolve(&source, "url", &environment)
                 .map(|secret| secret.expose().to_owned())
                 .map_err(|error| error.to_string())
         };
-        assert_eq!(of(json!({"value": "v"})), Ok("v".to_owned()));
+        assert_eq!(resolve_source(json!({"value": "v"})), Ok("v".to_owned()));
         assert_eq!(
-            of(json!({"valueFrom": {"env": "HOOK"}})),
+            resolve_source(json!({"valueFrom": {"env": "HOOK"}})),
             Ok("h".to_owned())
         );
         assert_eq!(
-            of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})),
+            resolve_source(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})),
             Ok("s".to_owned())
         );
         assert!(
-            of(json!({"valueFrom": {"env": "NONE"}}))
+            resolve_source(json!({"valueFrom": {"env": "NONE"}}))
                 .unwrap_err()
                 .contains("`NONE`")
         );
@@ -93,7 +93,7 @@ mod tests {
             json!({"value": 1}),
             json!({"value": "a", "valueFrom": {}}),
         ] {
-            let error = of(wrong).unwrap_err();
+            let error = resolve_source(wrong).unwrap_err();
             assert!(
                 error.contains("value source") && !error.contains("secret"),
                 "{error}"

@@ -25,15 +25,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_when_the_runtime_ends_does_not_panic() {
-        let ended = Builder::new_current_thread().build().unwrap();
-        let handle = ended.handle().clone();
-        drop(ended);
-        // A runtime that has shut down rejects new work at once.
-        let _inside = handle.enter();
+    fn a_blocking_task_does_not_panic_after_the_runtime_shuts_down() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        // A stopped runtime rejects new work immediately.
+        let _guard = handle.enter();
         let refused = block_on(spawn_blocking(|| ()));
         assert!(refused.is_err_and(|error| error.is_cancelled()));
-        let mut waiting = Box::pin(run_blocking(|| ()));
-        assert!(block_on(async { poll!(waiting.as_mut()) }).is_pending());
+        let mut pending = Box::pin(run_blocking(|| ()));
+        assert!(block_on(async { poll!(pending.as_mut()) }).is_pending());
     }
 }

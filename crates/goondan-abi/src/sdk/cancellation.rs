@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_no_longer_listens_is_forgotten() {
+    fn a_dropped_listener_is_removed() {
         let cancellation = CancellationSignal::default();
         let context = Context::from_waker(Waker::noop());
         let (mut one, mut other) = (cancellation.listen(), cancellation.listen());

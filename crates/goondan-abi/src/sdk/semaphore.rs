@@ -117,29 +117,32 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_go_on_in_their_order() {
+    fn waiters_enter_in_order() {
         let semaphore = OperationSemaphore::new(1);
-        let inside = pollster::block_on(semaphore.enter());
+        let permit = pollster::block_on(semaphore.enter());
         let (mut second, mut third) = (pin!(semaphore.enter()), pin!(semaphore.enter()));
         assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
-        drop(inside);
-        assert!(poll(third.as_mut()).is_pending(), "it is not its turn");
-        let Poll::Ready(inside) = poll(second.as_mut()) else {
-            panic!("it is its turn")
+        drop(permit);
+        assert!(
+            poll(third.as_mut()).is_pending(),
+            "the third waiter must not enter before the second"
+        );
+        let Poll::Ready(permit) = poll(second.as_mut()) else {
+            panic!("the second waiter should enter")
         };
-        drop(inside);
+        drop(permit);
         assert!(poll(third.as_mut()).is_ready());
     }
 
     #[test]
-    fn who_no_longer_waits_keeps_nobody() {
+    fn a_dropped_waiter_does_not_block_the_next_waiter() {
         let semaphore = OperationSemaphore::new(1);
-        let inside = pollster::block_on(semaphore.enter());
+        let permit = pollster::block_on(semaphore.enter());
         let mut third = pin!(semaphore.enter());
         {
             let mut second = pin!(semaphore.enter());
             assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
-            drop(inside);
+            drop(permit);
         }
         assert!(poll(third.as_mut()).is_ready());
     }

@@ -183,14 +183,15 @@ mod tests {
 
     /// Returns the thread that runs one piece of work.
     fn thread_of(threads: &Arc<CallThreads>) -> ThreadId {
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         threads
             .spawn(move || {
-                tell.send(std::thread::current().id())
-                    .expect("somebody listens")
+                sender
+                    .send(std::thread::current().id())
+                    .expect("the receiver is alive")
             })
             .expect("a thread");
-        told.recv().expect("it ran")
+        receiver.recv().expect("the work ran")
     }
 
     fn wait_until_idle(threads: &CallThreads) {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_does_one_call_after_another() {
+    fn an_idle_thread_is_reused_for_the_next_call() {
         let threads = Arc::new(CallThreads::default());
         let first = thread_of(&threads);
         wait_until_idle(&threads);
@@ -211,28 +212,28 @@ mod tests {
     }
 
     #[test]
-    fn calls_at_the_same_time_have_a_thread_each() {
+    fn concurrent_calls_use_separate_threads() {
         let threads = Arc::new(CallThreads::default());
-        let meeting = Arc::new(std::sync::Barrier::new(MAX_IDLE_THREADS * 2 + 1));
+        let barrier = Arc::new(std::sync::Barrier::new(MAX_IDLE_THREADS * 2 + 1));
         for _ in 0..MAX_IDLE_THREADS * 2 {
-            let meeting = Arc::clone(&meeting);
-            let meets = move || {
-                meeting.wait();
+            let barrier = Arc::clone(&barrier);
+            let wait_at_barrier = move || {
+                barrier.wait();
             };
-            threads.spawn(meets).expect("a thread");
+            threads.spawn(wait_at_barrier).expect("a thread");
         }
-        meeting.wait();
+        barrier.wait();
         wait_until_idle(&threads);
         assert!(threads.lock().idle.len() <= MAX_IDLE_THREADS);
         assert!(threads.join_all(Duration::from_secs(60)));
     }
 
     #[test]
-    fn who_still_runs_is_not_joined() {
+    fn join_all_times_out_while_a_call_is_running() {
         let threads = Arc::new(CallThreads::default());
-        let (end, ending) = channel::<()>();
+        let (end, end_receiver) = channel::<()>();
         threads
-            .spawn(move || ending.recv().unwrap_or_default())
+            .spawn(move || end_receiver.recv().unwrap_or_default())
             .expect("a thread");
         assert!(!threads.join_all(Duration::ZERO));
         drop(end);

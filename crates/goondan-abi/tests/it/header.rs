@@ -102,7 +102,7 @@ fn header_folder() -> PathBuf {
 }
 
 #[test]
-fn the_header_has_the_layout_of_the_rust_tables() {
+fn the_c_header_matches_the_layout_of_the_rust_types() {
     let expected = expected();
     let mut source =
         "#include <stdio.h>\n#include \"goondan_plugin.h\"\nint main(void) {\n".to_owned();
@@ -112,7 +112,7 @@ fn the_header_has_the_layout_of_the_rust_tables() {
     }
     source.push_str("  return 0;\n}\n");
 
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let (file, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
     std::fs::write(&file, source).expect("the C file is written");
     let compiled = Command::new("cc")
@@ -120,7 +120,7 @@ fn the_header_has_the_layout_of_the_rust_tables() {
         .arg(header_folder())
         .args([&file, Path::new("-o"), &program])
         .status()
-        .expect("`cc` is there: Rust links with it");
+        .expect("`cc` is installed, because Rust links with it");
     assert!(compiled.success());
 
     let printed = Command::new(&program)
@@ -137,9 +137,9 @@ fn the_header_has_the_layout_of_the_rust_tables() {
 }
 
 #[test]
-fn the_tables_are_as_large_as_version_1_0() {
-    // A change here is either an appended field, which requires a new minor version, or breaks
-    // every existing library.
+fn table_sizes_match_version_1_0() {
+    // A different size is either an appended field, which requires a new minor version, or an
+    // incompatible change for every existing library.
     let word = size_of::<usize>();
     assert_eq!(size_of::<Library>(), 6 * word);
     assert_eq!(size_of::<Plugin>(), 24 + word);

@@ -1,4 +1,4 @@
-//! Tests the contract from both sides.
+//! Tests the ABI from the host side and the library side.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

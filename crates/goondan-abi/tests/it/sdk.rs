@@ -1,4 +1,4 @@
-//! Drives an SDK library through its symbol, with a host that only records.
+//! Drives an SDK library through its symbol, with a host that records completions.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, size_of};
@@ -39,7 +39,7 @@ export_tools! {
     tools = [plain, rich => named("rich-one"), waits],
 }
 
-/// Equivalent to `export_tools!`, but used by its Rust path, because Miri finds no symbols.
+/// Equivalent to `export_tools!`. Miri finds no symbols, so the tests use the Rust path.
 #[cfg(miri)]
 mod exported {
     use goondan_abi::sdk::{Exported, Library, plugin, tool};
@@ -65,7 +65,7 @@ use exported::goondan_plugin;
 
 #[cfg(not(miri))]
 unsafe extern "C" {
-    /// The symbol, found as a loader finds it.
+    /// The symbol that a loader resolves.
     static goondan_plugin: Plugin;
 }
 
@@ -88,7 +88,7 @@ unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes
         .map_or(Status::CLOSED, |()| Status::OK)
 }
 
-unsafe extern "C" fn say(_: *mut c_void, _: u64, _: Bytes) -> Status {
+unsafe extern "C" fn ignore_message(_: *mut c_void, _: u64, _: Bytes) -> Status {
     Status::OK
 }
 
@@ -109,8 +109,8 @@ fn host() -> (&'static Host, Completions) {
         abi_minor: raw::ABI_MINOR,
         max_payload: 1_000,
         complete: Some(complete),
-        progress: Some(say),
-        log: Some(say),
+        progress: Some(ignore_message),
+        log: Some(ignore_message),
         request: Some(request),
         cancelled: Some(cancelled),
     };
@@ -121,7 +121,7 @@ fn open(host: &'static Host) -> Result<Library, Status> {
     let mut table = MaybeUninit::<Library>::zeroed();
     #[cfg_attr(miri, allow(unused_unsafe))]
     // SAFETY: `export_tools!` above defines the symbol with this type.
-    let open = unsafe { goondan_plugin.open }.expect("the SDK fills it");
+    let open = unsafe { goondan_plugin.open }.expect("the SDK sets the function");
     // SAFETY: the host and the target of its `ctx` are leaked, and `table` has the stated size.
     match unsafe { open(host, table.as_mut_ptr(), size_of::<Library>()) } {
         // SAFETY: zeroed memory is a `Library`, and `open` wrote a prefix of one.
@@ -131,7 +131,7 @@ fn open(host: &'static Host) -> Result<Library, Status> {
 }
 
 fn start(library: &Library, call: u64, request: &[u8]) -> Status {
-    let start = library.start.expect("the SDK fills it");
+    let start = library.start.expect("the SDK sets the function");
     // SAFETY: `library` is open, and the bytes live during the call.
     unsafe { start(library.this, call, Bytes::of(request)) }
 }
@@ -147,16 +147,16 @@ fn request_for(export: &str, arguments: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn calls_are_completed_whatever_is_asked() {
+fn every_call_is_completed_with_a_result_or_an_error() {
     let (host, completions) = host();
-    let library = open(host).expect("it opens");
+    let library = open(host).expect("the library opens");
     let text = json!({ "text": "x" });
     let ask = |call, export, arguments| {
         assert_eq!(
             start(&library, call, &request_for(export, arguments)),
             Status::OK
         );
-        completions.recv().expect("it is completed")
+        completions.recv().expect("the call is completed")
     };
     assert_eq!(
         ask(1, "plain", &text),
@@ -181,24 +181,24 @@ fn calls_are_completed_whatever_is_asked() {
 }
 
 #[test]
-fn closing_cancels_what_runs_and_joins_it() {
+fn close_cancels_and_joins_running_calls() {
     let (host, completions) = host();
-    let library = open(host).expect("it opens");
+    let library = open(host).expect("the library opens");
     assert_eq!(
         start(&library, 1, &request_for("waits", &json!({ "text": "" }))),
         Status::OK
     );
-    let close = library.close.expect("the SDK fills it");
-    // SAFETY: `library` is open, and not used after this.
+    let close = library.close.expect("the SDK sets the function");
+    // SAFETY: `library` is open, and is not used after this call.
     assert_eq!(unsafe { close(library.this, 60_000) }, Status::OK);
     assert_eq!(
-        completions.recv().expect("it is completed").2["message"],
+        completions.recv().expect("the call is completed").2["message"],
         "stopped"
     );
 }
 
 #[test]
-fn an_older_host_that_lacks_a_function_is_refused() {
+fn a_host_table_without_a_required_function_is_rejected() {
     let (whole, _completions) = host();
     // Simulates a table that ends before `cancelled`.
     let size = std::mem::offset_of!(Host, cancelled) as u32;
@@ -210,7 +210,7 @@ fn an_older_host_that_lacks_a_function_is_refused() {
 }
 
 #[test]
-fn the_manifest_says_what_was_exported() {
+fn the_manifest_lists_the_exported_tools() {
     unsafe extern "C" fn put(sink: *mut c_void, bytes: Bytes) {
         // SAFETY: the test passes a vector, and the SDK lends the bytes for this call.
         unsafe {
@@ -218,9 +218,9 @@ fn the_manifest_says_what_was_exported() {
         };
     }
     let (host, _completions) = host();
-    let library = open(host).expect("it opens");
+    let library = open(host).expect("the library opens");
     let mut written: Vec<u8> = Vec::new();
-    let describe = library.describe.expect("the SDK fills it");
+    let describe = library.describe.expect("the SDK sets the function");
     assert_eq!(
         // SAFETY: `library` is open, and `put` takes the vector.
         unsafe { describe(library.this, (&raw mut written).cast(), put) },

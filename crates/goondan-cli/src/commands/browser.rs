@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_not_opened() {
+    fn urls_with_other_schemes_are_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("page.html");
         for url in ["file:///etc/passwd", "javascript:x", "vscode://x", ""] {

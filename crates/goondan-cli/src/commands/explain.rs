@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::args::CommandLine;
 
-    fn is_understood(line: &str) -> bool {
+    fn is_valid_command_line(line: &str) -> bool {
         // A variable for the command, such as `A=b gdn run`.
         let words = line.split(' ').skip_while(|word| word.contains('='));
         line.starts_with("export ")
@@ -175,18 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_of_examples_are_understood() {
+    fn command_lines_of_examples_are_valid() {
         let shell = codes::explanations().filter_map(|row| Some((row, row.example.as_ref()?)));
         for (row, example) in shell.filter(|(_, example)| example.form == ExampleLanguage::Shell) {
             assert!(
-                example.right.lines().all(is_understood),
+                example.right.lines().all(is_valid_command_line),
                 "{}: {}",
                 row.code,
                 example.right
             );
             let is_wrong = row.code == Code::INVALID_ARGUMENT;
             assert_eq!(
-                example.wrong.lines().all(is_understood),
+                example.wrong.lines().all(is_valid_command_line),
                 !is_wrong,
                 "{}: {}",
                 row.code,

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_tells_what_kind_of_failure_it_was() {
+    fn the_exit_code_states_the_kind_of_failure() {
         use FinishReason::{Cancelled, Error, MaxSteps, TextResponse};
         assert_eq!(exit(TextResponse, None), None);
         assert_eq!(exit(Cancelled, None), Some(CommandExit::Interrupt));

@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_our_styles_gets_through() {
+    fn only_known_style_sequences_are_printed() {
         let ours = "\u{1b}[1m\u{1b}[31merror\u{1b}[0m a\tb\n";
         assert_eq!(escape_terminal_text(ours), ours);
         for hostile in [
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same() {
+    fn escaped_json_parses_to_the_same_value() {
         let value = serde_json::json!({"a": "\u{1b}[2J\u{9b}\u{202e}\u{e0041}ä\n", "\u{200b}": 1});
         for text in [value.to_string(), format!("{value:#}")] {
             let safe = json(&text);
@@ -429,8 +429,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_a_question_stands_waits() {
-        let standing = open_prompt();
+    fn output_is_held_while_a_prompt_is_open() {
+        let prompt = open_prompt();
         write_on_terminal(TerminalStream::Err, TextOrigin::Ours, "later\u{202e}\n").unwrap();
         write_on_terminal(
             TerminalStream::Out,
@@ -450,12 +450,12 @@ mod tests {
             held_output,
             ["later\\u{202e}\n", "a log line\n  │ of two\n"]
         );
-        drop(standing);
+        drop(prompt);
         assert!(screen().held_output.is_none());
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn held_output_has_a_size_limit() {
         let mut held_output = HeldOutput::default();
         (0..3).for_each(|_| {
             held_output.keep(

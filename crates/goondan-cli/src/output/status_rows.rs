@@ -141,7 +141,7 @@ fn escape_row(row: &str, has_colour: bool) -> String {
 mod tests {
     use super::*;
 
-    fn bottom(rows: &[&str], cursor: (usize, usize)) -> StatusRows {
+    fn status_rows(rows: &[&str], cursor: (usize, usize)) -> StatusRows {
         StatusRows {
             rows: rows.iter().map(|row| (*row).to_owned()).collect(),
             cursor,
@@ -164,24 +164,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_stands_above_and_the_rows_stay_below() {
+    fn output_is_written_above_the_status_rows() {
         let mut parser = vt100::Parser::new(5, 20, 100);
-        let mut below = StatusRowState::default();
-        assert!(below.want(bottom(&["working", "a> 日本x"], (1, 9)), 20));
-        feed(&mut parser, &below.repaint("", 20, true));
+        let mut state = StatusRowState::default();
+        assert!(state.want(status_rows(&["working", "a> 日本x"], (1, 9)), 20));
+        feed(&mut parser, &state.repaint("", 20, true));
         for number in 1..=9 {
             feed(
                 &mut parser,
-                &below.repaint(&format!("line {number}\n"), 20, true),
+                &state.repaint(&format!("line {number}\n"), 20, true),
             );
         }
         let (rows, cursor) = shown(&parser);
         assert_eq!(rows, ["line 7", "line 8", "line 9", "working", "a> 日本x"]);
         assert_eq!(cursor, (4, 7));
-        below.want(bottom(&["a> "], (0, 3)), 20);
-        feed(&mut parser, &below.repaint("", 20, true));
+        state.want(status_rows(&["a> "], (0, 3)), 20);
+        feed(&mut parser, &state.repaint("", 20, true));
         assert_eq!(shown(&parser).0, ["line 7", "line 8", "line 9", "a>", ""]);
-        feed(&mut parser, &below.lift(20));
+        feed(&mut parser, &state.lift(20));
         assert_eq!(
             shown(&parser),
             (
@@ -198,18 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_does_nothing_to_the_terminal() {
-        let mut below = StatusRowState::default();
-        below.want(
-            bottom(&["x\u{1b}[2J\u{202e}\u{1b}[1mbold\u{1b}[0m"], (0, 0)),
+    fn control_characters_in_a_status_row_are_escaped() {
+        let mut state = StatusRowState::default();
+        state.want(
+            status_rows(&["x\u{1b}[2J\u{202e}\u{1b}[1mbold\u{1b}[0m"], (0, 0)),
             80,
         );
-        let drawn = below.repaint("", 80, true);
+        let drawn = state.repaint("", 80, true);
         assert!(
             drawn.contains("x\\u{1b}[2J\\u{202e}\u{1b}[1mbold\u{1b}[0m"),
             "{drawn:?}"
         );
-        let plain = below.repaint("", 80, false);
+        let plain = state.repaint("", 80, false);
         assert!(
             plain.contains("x\\u{1b}[2J\\u{202e}bold") && !plain.contains("\u{1b}[1m"),
             "{plain:?}"

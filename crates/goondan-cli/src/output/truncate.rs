@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_to_a_terminal_is_short_and_harmless() {
+    fn terminal_text_is_shortened_and_escaped() {
         assert_eq!(shorten("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
         let long = shorten(&"ä".repeat(500));
         assert_eq!(long.chars().count(), MAX_LINE_CHARS + 1);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_a_gutter_and_nothing_is_lost() {
+    fn wrapped_rows_have_a_gutter_and_keep_all_text() {
         let text = format!("{}\n\nAllow a:main to call x?\tй이\u{202e}", "a".repeat(90));
         let rows = gutter(&text, 44);
         let begins: Vec<&str> = rows.iter().map(|row| &row[..LINE_GUTTER.len()]).collect();

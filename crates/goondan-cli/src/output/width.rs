@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_cut_between_letters() {
+    fn rows_are_split_between_characters() {
         assert_eq!(rows("日本語", 4), ["日本", "語"]);
         assert_eq!(rows("", 4), [""]);
         assert_eq!(rows("abcd", 4), ["abcd"]);
         assert_eq!(
             rows("日", 1),
             ["日"],
-            "what fits nowhere has a row of its own"
+            "a character wider than the row has its own row"
         );
         assert_eq!((&*fit("日本語", 5), &*fit("日本", 4)), ("日本…", "日本"));
     }

@@ -1,4 +1,4 @@
-//! Tests of the editor: files outside of the project are out of reach, and no change is lost.
+//! Tests of the editor: access outside of the project, and changes by other programs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -24,7 +24,7 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 ";
 
-/// A project in the directory `p`, next to a file that does not belong to it.
+/// Creates a project in the directory `p`, next to a file that does not belong to the project.
 fn project() -> (tempfile::TempDir, DirectoryEditor) {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let root = dir.path().join("p");
@@ -54,7 +54,7 @@ fn edit(path: &str, text: &str, hash: &str) -> EditedFileBody {
 }
 
 #[test]
-fn only_texts_that_the_project_loads_can_be_edited() {
+fn only_text_files_that_the_project_loads_can_be_edited() {
     let (dir, editor) = project();
     let root = dir.path().join("p");
     symlink(
@@ -87,7 +87,7 @@ fn only_texts_that_the_project_loads_can_be_edited() {
 }
 
 #[test]
-fn a_file_that_became_a_link_is_not_written() {
+fn a_file_replaced_by_a_link_is_not_written() {
     let (dir, editor) = project();
     let prompt = dir.path().join("p/prompts/a.md");
     let hash = editor.text("prompts/a.md").unwrap().hash;
@@ -99,7 +99,7 @@ fn a_file_that_became_a_link_is_not_written() {
 }
 
 #[test]
-fn a_file_is_saved_only_if_it_is_the_one_that_was_opened() {
+fn a_file_is_saved_only_if_unchanged_since_it_was_opened() {
     let (dir, editor) = project();
     let prompt = dir.path().join("p/prompts/a.md");
     fs::set_permissions(&prompt, fs::Permissions::from_mode(0o640)).unwrap();
@@ -189,7 +189,7 @@ fn a_new_test_case_is_created_only_inside_the_project() {
 }
 
 #[test]
-fn a_broken_project_can_be_repaired() {
+fn an_invalid_project_file_can_be_edited() {
     let (dir, editor) = project();
     fs::write(dir.path().join("p/goondan.yaml"), "kind: [").unwrap();
     assert!(editor.editable_files().contains_key("goondan.yaml"));

@@ -2,32 +2,32 @@
 
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, answers};
+use crate::json_rpc_client::{Peer, is_response_to};
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
 
-/// An editor with its agent.
+/// A mock editor that is connected to an agent.
 struct Editor {
     peer: Peer,
-    /// What the person at the editor answers to each question.
-    choice: &'static str,
+    /// Answer to each approval request, or `wait` for no answer.
+    approval_choice: &'static str,
 }
 
-/// What came until a request was answered.
+/// Messages up to the answer of a request.
 struct PromptOutcome {
     updates: Vec<Value>,
-    questions: Vec<Value>,
+    permission_requests: Vec<Value>,
     answer: Value,
 }
 
 impl PromptOutcome {
-    /// The texts of one kind of update, one after another.
-    fn said(&self, kind: &str) -> String {
-        let of_kind = self
+    /// Returns the joined texts of one kind of update.
+    fn text_of(&self, kind: &str) -> String {
+        let updates = self
             .updates
             .iter()
             .filter(|update| update["sessionUpdate"] == kind);
-        of_kind
+        updates
             .filter_map(|update| update["content"]["text"].as_str())
             .collect()
     }
@@ -44,9 +44,9 @@ impl Editor {
     fn open(sandbox: &Sandbox) -> Self {
         let mut editor = Editor {
             peer: Peer::start(sandbox, &["acp", "p"]),
-            choice: "deny",
+            approval_choice: "deny",
         };
-        let hello = editor.ask(
+        let hello = editor.request(
             "initialize",
             json!({"protocolVersion": 1, "clientCapabilities": {}}),
         );
@@ -54,59 +54,60 @@ impl Editor {
         editor
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> PromptOutcome {
+    fn request(&mut self, method: &str, params: Value) -> PromptOutcome {
         let id = self.peer.request(method, params);
-        self.hear(|line| answers(line, id))
+        self.read_until(|line| is_response_to(line, id))
     }
 
-    /// Reads on until a line comes that is waited for.
-    fn hear(&mut self, is_last: impl Fn(&Value) -> bool) -> PromptOutcome {
-        let (mut updates, mut questions) = (Vec::new(), Vec::new());
+    /// Reads until a line meets the condition.
+    fn read_until(&mut self, is_last: impl Fn(&Value) -> bool) -> PromptOutcome {
+        let (mut updates, mut permission_requests) = (Vec::new(), Vec::new());
         loop {
             let line = self.peer.line();
             match line["method"].as_str() {
                 Some("session/update") => updates.push(line["params"]["update"].clone()),
                 Some("session/request_permission") => {
-                    if self.choice != "wait" {
-                        let outcome = json!({"outcome": "selected", "optionId": self.choice});
+                    if self.approval_choice != "wait" {
+                        let outcome =
+                            json!({"outcome": "selected", "optionId": self.approval_choice});
                         self.peer.respond(&line, json!({"outcome": outcome}));
                     }
-                    questions.push(line["params"].clone());
+                    permission_requests.push(line["params"].clone());
                 }
                 _ => {}
             }
             if is_last(&line) {
                 return PromptOutcome {
                     updates,
-                    questions,
+                    permission_requests,
                     answer: line,
                 };
             }
         }
     }
 
-    fn begin(&mut self) -> String {
-        let begun = self.ask("session/new", json!({"cwd": "/", "mcpServers": []}));
-        begun.answer["result"]["sessionId"]
+    fn new_session(&mut self) -> String {
+        let created = self.request("session/new", json!({"cwd": "/", "mcpServers": []}));
+        created.answer["result"]["sessionId"]
             .as_str()
             .unwrap()
             .to_owned()
     }
 
     fn prompt(&mut self, session: &str, prompt: Value) -> PromptOutcome {
-        self.ask(
+        self.request(
             "session/prompt",
             json!({"sessionId": session, "prompt": prompt}),
         )
     }
 
-    fn say(&mut self, session: &str, text: &str) -> PromptOutcome {
+    fn prompt_text(&mut self, session: &str, text: &str) -> PromptOutcome {
         self.prompt(session, json!([{"type": "text", "text": text}]))
     }
 }
 
-/// A swarm whose agent asks before it runs a command.
-fn asking(script: &str) -> Sandbox {
+/// Creates a swarm whose agent needs an approval for each command.
+fn project_with_approvals(script: &str) -> Sandbox {
     let sandbox = scripted(script);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     sandbox.write(
@@ -116,14 +117,14 @@ fn asking(script: &str) -> Sandbox {
     sandbox
 }
 
-const RUNS: &str = "\
+const COMMAND_SCRIPT: &str = "\
 rules:
   - {when: {role: user}, reply: {text: Look., calls: [{id: c, tool: bash__exec, args: {command: echo hi}}]}}
   - {when: {role: tool}, reply: {text: 'It said {{ results.c.status }}.'}}
 ";
 
 #[test]
-fn reasoning_and_retries_are_thoughts_and_an_incomplete_answer_has_its_reason() {
+fn reasoning_and_retries_are_sent_as_thoughts() {
     let sandbox = scripted(
         "\
 agents:
@@ -133,53 +134,55 @@ agents:
 ",
     );
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    let heard = editor.say(&session, "go");
-    let thoughts = heard.said("agent_thought_chunk");
+    let session = editor.new_session();
+    let outcome = editor.prompt_text(&session, "go");
+    let thoughts = outcome.text_of("agent_thought_chunk");
     assert!(
         thoughts.starts_with("Retrying any in ") && thoughts.ends_with("Let me see."),
         "{thoughts}"
     );
-    assert_eq!(heard.said("agent_message_chunk"), "a half");
-    assert_eq!(heard.answer["result"]["stopReason"], "max_tokens");
+    assert_eq!(outcome.text_of("agent_message_chunk"), "a half");
+    assert_eq!(outcome.answer["result"]["stopReason"], "max_tokens");
     let place = json!({"sessionId": session, "cwd": "/", "mcpServers": []});
-    let loaded = editor.ask("session/load", place);
-    assert_eq!(loaded.said("agent_thought_chunk"), "Let me see.");
+    let loaded = editor.request("session/load", place);
+    assert_eq!(loaded.text_of("agent_thought_chunk"), "Let me see.");
     editor.peer.close();
 }
 
 #[test]
-fn a_session_goes_on_after_a_restart() {
+fn a_session_continues_after_a_restart() {
     let sandbox = scripted(ECHO);
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    let first = editor.say(&session, "one");
-    assert_eq!(first.said("agent_message_chunk"), "heard one");
+    let session = editor.new_session();
+    let first = editor.prompt_text(&session, "one");
+    assert_eq!(first.text_of("agent_message_chunk"), "heard one");
     assert_eq!(first.answer["result"], json!({"stopReason": "end_turn"}));
     editor.peer.close();
 
     let mut editor = Editor::open(&sandbox);
     let place = json!({"sessionId": session, "cwd": "/", "mcpServers": []});
-    let unloaded = editor.say(&session, "two");
+    let unloaded = editor.prompt_text(&session, "two");
     assert_eq!(unloaded.answer["error"]["code"], -32602);
-    let loaded = editor.ask("session/load", place);
+    let loaded = editor.request("session/load", place);
     assert_eq!(
         (
-            &*loaded.said("user_message_chunk"),
-            &*loaded.said("agent_message_chunk")
+            &*loaded.text_of("user_message_chunk"),
+            &*loaded.text_of("agent_message_chunk")
         ),
         ("one", "heard one")
     );
     assert_eq!(
-        editor.say(&session, "two").said("agent_message_chunk"),
+        editor
+            .prompt_text(&session, "two")
+            .text_of("agent_message_chunk"),
         "heard two"
     );
-    let listed = editor.ask("session/list", json!({}));
+    let listed = editor.request("session/list", json!({}));
     assert_eq!(
         listed.answer["result"]["sessions"][0]["sessionId"],
         json!(session)
     );
-    let unknown = editor.ask(
+    let unknown = editor.request(
         "session/load",
         json!({"sessionId": "other", "cwd": "/", "mcpServers": []}),
     );
@@ -187,9 +190,9 @@ fn a_session_goes_on_after_a_restart() {
     editor.peer.close();
 }
 
-/// A server in the shell with one prompt and no tools.
+/// An MCP server in the shell with one prompt and no tools.
 #[cfg(unix)]
-const PROMPTER: &str = r#"#!/bin/sh
+const PROMPT_SERVER: &str = r#"#!/bin/sh
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   file=$(printf '%s' "$line" | sed -n 's/.*"file":"\([a-z. ]*\)".*/\1/p')
@@ -210,7 +213,7 @@ while read -r line; do
 done
 "#;
 
-/// A swarm whose agent uses the server `git`, which runs the script.
+/// Creates a swarm whose agent uses the MCP server `git`. `server` is its script.
 #[cfg(unix)]
 fn with_prompts(server: &str) -> Sandbox {
     let sandbox = scripted(ECHO);
@@ -232,25 +235,27 @@ fn announces(line: &Value) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn prompts_of_servers_are_commands() {
-    let sandbox = with_prompts(PROMPTER);
+fn mcp_prompts_are_slash_commands() {
+    let sandbox = with_prompts(PROMPT_SERVER);
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    let announced = editor.hear(announces);
+    let session = editor.new_session();
+    let announced = editor.read_until(announces);
     let commands = &announced.updates[0]["availableCommands"];
     assert_eq!(
         *commands,
         json!([{"name": "git:review", "description": "Reviews a file.", "input": {"hint": "file"}}])
     );
-    let reviewed = editor.say(&session, "/git:review a b.rs");
+    let reviewed = editor.prompt_text(&session, "/git:review a b.rs");
     assert_eq!(
-        reviewed.said("agent_message_chunk"),
+        reviewed.text_of("agent_message_chunk"),
         "heard Please review a b.rs."
     );
-    let missing = editor.say(&session, "/git:review").answer["error"].clone();
+    let missing = editor.prompt_text(&session, "/git:review").answer["error"].clone();
     assert_eq!(missing["data"]["code"], "E_TOOL_INVALID_ARGS");
     assert_eq!(
-        editor.say(&session, "/other:x").said("agent_message_chunk"),
+        editor
+            .prompt_text(&session, "/other:x")
+            .text_of("agent_message_chunk"),
         "heard /other:x"
     );
     editor.peer.close();
@@ -258,29 +263,29 @@ fn prompts_of_servers_are_commands() {
 
 #[cfg(unix)]
 #[test]
-fn changed_prompts_of_servers_are_announced() {
+fn changed_mcp_prompts_are_announced() {
     let list = "*'\"method\":\"prompts/list\"'*)\n";
     let removed = "[ -e used ] && { echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":\
                    {\\\"prompts\\\":[]}}\"; continue; }\n";
     let get = "*'\"method\":\"prompts/get\"'*)\n";
     let changes = "touch used; \
                    echo '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/prompts/list_changed\"}'\n";
-    let server = PROMPTER.replace(list, &format!("{list}{removed}"));
+    let server = PROMPT_SERVER.replace(list, &format!("{list}{removed}"));
     let sandbox = with_prompts(&server.replace(get, &format!("{get}{changes}")));
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    editor.hear(announces);
+    let session = editor.new_session();
+    editor.read_until(announces);
     let text = json!([{"type": "text", "text": "/git:review a"}]);
     let prompt = json!({"sessionId": session, "prompt": text});
     let prompt = editor.peer.request("session/prompt", prompt);
     // The announcement and the answer have no order.
     let missing = std::cell::Cell::new(2);
-    let heard = editor.hear(|line| {
-        let is_expected = announces(line) || answers(line, prompt);
+    let outcome = editor.read_until(|line| {
+        let is_expected = announces(line) || is_response_to(line, prompt);
         missing.set(missing.get() - usize::from(is_expected));
         missing.get() == 0
     });
-    let mut updates = heard.updates.iter();
+    let mut updates = outcome.updates.iter();
     let announced = updates.find_map(|update| update.get("availableCommands"));
     assert_eq!(announced, Some(&json!([])));
     editor.peer.close();
@@ -288,13 +293,13 @@ fn changed_prompts_of_servers_are_announced() {
 
 #[cfg(unix)]
 #[test]
-fn a_prompt_that_a_server_expands_is_cancelled() {
+fn an_unfinished_mcp_prompt_expansion_is_cancelled() {
     let hangs = "*'\"method\":\"prompts/get\"'*) continue\n";
     let get = "*'\"method\":\"prompts/get\"'*)\n";
-    let sandbox = with_prompts(&PROMPTER.replace(get, hangs));
+    let sandbox = with_prompts(&PROMPT_SERVER.replace(get, hangs));
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    editor.hear(announces);
+    let session = editor.new_session();
+    editor.read_until(announces);
     for end in ["session/cancel", "session/close"] {
         let text = json!([{"type": "text", "text": "/git:review a"}]);
         let prompt = json!({"sessionId": session, "prompt": text});
@@ -305,7 +310,7 @@ fn a_prompt_that_a_server_expands_is_cancelled() {
         } else {
             editor.peer.request(end, place);
         }
-        let cancelled = editor.hear(|line| answers(line, prompt));
+        let cancelled = editor.read_until(|line| is_response_to(line, prompt));
         assert_eq!(
             cancelled.answer["result"]["stopReason"], "cancelled",
             "{end}"
@@ -315,11 +320,11 @@ fn a_prompt_that_a_server_expands_is_cancelled() {
 }
 
 #[test]
-fn what_a_prompt_holds_reaches_the_model() {
+fn all_parts_of_a_prompt_reach_the_model() {
     let sandbox = scripted(ECHO);
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    let heard = editor.prompt(
+    let session = editor.new_session();
+    let outcome = editor.prompt(
         &session,
         json!([
             {"type": "text", "text": "Look:"},
@@ -328,13 +333,13 @@ fn what_a_prompt_holds_reaches_the_model() {
             {"type": "image", "mimeType": "image/png", "data": "aGk="},
         ]),
     );
-    let said = heard.said("agent_message_chunk");
-    assert!(said.contains("[main.rs](file:///p/main.rs)"), "{said}");
+    let text = outcome.text_of("agent_message_chunk");
+    assert!(text.contains("[main.rs](file:///p/main.rs)"), "{text}");
     assert!(
-        said.contains("<resource uri=\"file:///p/a%22b\">\nfn main() {}\n</resource>"),
-        "{said}"
+        text.contains("<resource uri=\"file:///p/a%22b\">\nfn main() {}\n</resource>"),
+        "{text}"
     );
-    let loaded = editor.ask(
+    let loaded = editor.request(
         "session/load",
         json!({"sessionId": session, "cwd": "/", "mcpServers": []}),
     );
@@ -350,11 +355,11 @@ fn what_a_prompt_holds_reaches_the_model() {
 }
 
 #[test]
-fn a_person_at_the_editor_is_asked() {
-    let sandbox = asking(RUNS);
+fn an_approval_request_is_answered_in_the_editor() {
+    let sandbox = project_with_approvals(COMMAND_SCRIPT);
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    let denied = editor.say(&session, "run");
+    let session = editor.new_session();
+    let denied = editor.prompt_text(&session, "run");
     assert_eq!(
         denied.kinds(),
         [
@@ -364,11 +369,11 @@ fn a_person_at_the_editor_is_asked() {
             "agent_message_chunk"
         ]
     );
-    assert_eq!(denied.said("agent_message_chunk"), "Look.It said error.");
-    let (question, call) = (&denied.questions[0], &denied.updates[1]);
-    assert_eq!(question["toolCall"]["toolCallId"], call["toolCallId"]);
-    assert_eq!(question["toolCall"]["rawInput"]["command"], "echo hi");
-    let kinds: Vec<_> = question["options"]
+    assert_eq!(denied.text_of("agent_message_chunk"), "Look.It said error.");
+    let (request, call) = (&denied.permission_requests[0], &denied.updates[1]);
+    assert_eq!(request["toolCall"]["toolCallId"], call["toolCallId"]);
+    assert_eq!(request["toolCall"]["rawInput"]["command"], "echo hi");
+    let kinds: Vec<_> = request["options"]
         .as_array()
         .unwrap()
         .iter()
@@ -379,34 +384,43 @@ fn a_person_at_the_editor_is_asked() {
         ["allow_once", "allow_always", "allow_always", "reject_once"]
     );
 
-    editor.choice = "conversation";
-    let allowed = editor.say(&session, "run");
-    assert_eq!(allowed.said("agent_message_chunk"), "Look.It said ok.");
+    editor.approval_choice = "conversation";
+    let allowed = editor.prompt_text(&session, "run");
+    assert_eq!(allowed.text_of("agent_message_chunk"), "Look.It said ok.");
     let output = &allowed.updates[2]["content"][0]["content"]["text"];
     assert_eq!(output, "hi\n");
     assert_eq!(allowed.updates[3]["status"], "completed");
-    // The same call again: the answer was for the conversation, and another session is another one.
-    assert_eq!(editor.say(&session, "run").questions.len(), 0);
-    let other = editor.begin();
-    assert_eq!(editor.say(&other, "run").questions.len(), 1);
+    // The approval is for the conversation. Another session is another conversation.
+    assert_eq!(
+        editor
+            .prompt_text(&session, "run")
+            .permission_requests
+            .len(),
+        0
+    );
+    let other = editor.new_session();
+    assert_eq!(
+        editor.prompt_text(&other, "run").permission_requests.len(),
+        1
+    );
     editor.peer.close();
 }
 
 #[test]
-fn a_turn_that_waits_for_an_answer_is_cancelled() {
-    let sandbox = asking(RUNS);
+fn a_turn_that_waits_for_an_approval_is_cancelled() {
+    let sandbox = project_with_approvals(COMMAND_SCRIPT);
     let mut editor = Editor::open(&sandbox);
-    editor.choice = "wait";
-    let session = editor.begin();
+    editor.approval_choice = "wait";
+    let session = editor.new_session();
     let prompt = editor.peer.request(
         "session/prompt",
         json!({"sessionId": session, "prompt": [{"type": "text", "text": "run"}]}),
     );
-    editor.hear(|line| line["method"] == "session/request_permission");
+    editor.read_until(|line| line["method"] == "session/request_permission");
     editor
         .peer
         .notify("session/cancel", json!({"sessionId": session}));
-    let cancelled = editor.hear(|line| answers(line, prompt));
+    let cancelled = editor.read_until(|line| is_response_to(line, prompt));
     assert_eq!(cancelled.answer["result"]["stopReason"], "cancelled");
     editor.peer.close();
 }
@@ -415,14 +429,14 @@ fn a_turn_that_waits_for_an_answer_is_cancelled() {
 fn a_failed_turn_is_an_error_with_its_code() {
     let sandbox = scripted("default: {error: {status: 400, message: no}}\n");
     let mut editor = Editor::open(&sandbox);
-    let session = editor.begin();
-    let failed = editor.say(&session, "hi");
+    let session = editor.new_session();
+    let failed = editor.prompt_text(&session, "hi");
     assert_eq!(failed.answer["error"]["data"]["code"], "E_MODEL_STATUS");
     editor.peer.close();
 }
 
 #[test]
-fn an_agent_that_is_not_there_can_not_be_talked_to() {
+fn an_unknown_agent_is_an_error_of_acp() {
     let outcome = scripted(ECHO).gdn(&["acp", "p", "--agent", "nobody"]);
     assert_eq!(outcome.code, 2);
     assert!(

@@ -1,4 +1,4 @@
-//! Incomplete answers, reasoning and retries, as people and programs see them.
+//! Incomplete answers, reasoning and retries in text and JSON output.
 
 use serde_json::{Value, json};
 
@@ -46,14 +46,14 @@ fn a_warning_follows_an_incomplete_answer() {
 }
 
 #[test]
-fn verbose_output_shows_reasoning_beside_the_answer() {
+fn verbose_output_shows_reasoning_on_standard_error() {
     let outcome = scripted(SCRIPT).gdn(&["run", "p", "--input", "go", "-v"]);
     assert_eq!(outcome.stdout, "a half\n");
     assert!(outcome.stderr.contains("Let me see."), "{}", outcome.stderr);
 }
 
 #[test]
-fn a_result_has_the_reason_and_the_cost() {
+fn a_json_result_has_the_finish_reason_and_the_cost() {
     let outcome = priced().gdn(&["run", "p", "--input", "go", "--output-format", "json"]);
     let result: Value = serde_json::from_str(outcome.ok()).unwrap();
     assert_eq!(result["modelFinishReason"], "length");
@@ -63,7 +63,7 @@ fn a_result_has_the_reason_and_the_cost() {
 }
 
 #[test]
-fn a_stream_has_reasoning_apart_from_the_text() {
+fn a_stream_separates_reasoning_from_text() {
     let outcome = priced().gdn(&[
         "run",
         "p",
@@ -83,7 +83,7 @@ fn a_stream_has_reasoning_apart_from_the_text() {
 }
 
 #[test]
-fn a_retry_is_a_line_on_standard_error() {
+fn a_retry_is_reported_on_standard_error_and_in_the_stream() {
     let outcome = scripted(BUSY).gdn(&["run", "p", "--input", "go"]);
     assert_eq!(outcome.ok(), "here\n");
     assert!(

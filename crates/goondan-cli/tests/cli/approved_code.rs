@@ -1,4 +1,4 @@
-//! Code that a call runs although no word of the call names it.
+//! Code that a call runs without naming its file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -23,8 +23,7 @@ fn project(line: &str, permissions: &str) -> Sandbox {
     sandbox
 }
 
-/// Runs the call, answers its approval request with yes after `change`, and returns the end of the
-/// call.
+/// Runs the call, and approves it after `change`. Returns the `tool.completed` event.
 fn called(sandbox: &Sandbox, change: impl Fn()) -> Value {
     let mut command = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -51,7 +50,7 @@ fn called(sandbox: &Sandbox, change: impl Fn()) -> Value {
 
 /// Another program of the agent may change the script while the user reads the request.
 #[test]
-fn files_of_an_unknown_line_that_change_during_the_request_do_not_run() {
+fn scripts_changed_during_an_approval_request_do_not_run() {
     for line in ["X=run.sh; sh \"$X\"", "sh r*.sh", "cat run.sh | sh"] {
         let sandbox = project(line, "{default: ask}");
         sandbox.write("p/run.sh", "touch good\n");
@@ -77,7 +76,7 @@ fn python(folder: &Path, code: &str) -> Option<String> {
 
 /// Python runs a compiled file in place of the module next to it, if it trusts the file.
 #[test]
-fn a_planted_compiled_file_does_not_run() {
+fn a_planted_compiled_python_file_does_not_run() {
     let sandbox = project("python3 -m tools.check", "{default: allow}");
     sandbox.write("p/tools/check.py", "open('good', 'w')\n");
     sandbox.write("p/evil.py", "open('evil', 'w')\n");
@@ -100,10 +99,10 @@ py_compile.compile('evil.py', importlib.util.cache_from_source('tools/check.py')
     assert!(project.join("good").exists() && !project.join("evil").exists());
 }
 
-/// The agent may run `git log`, not write the permissions of the project.
+/// The agent may run `git log`, but must not change the permissions of the project.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_printing_command_of_a_pattern_writes_nothing() {
+fn a_read_only_command_allowed_by_a_pattern_cannot_write_files() {
     let rule = |pattern: &str| {
         format!("{{tool: bash__exec, args: {{command: \"{pattern}\"}}, action: allow}}")
     };

@@ -1,4 +1,4 @@
-//! An extension behaves the same in whatever language it is written: the cases of `layers.case.yaml` hold for each.
+//! Extensions behave equally in each language: all pass the test cases of `layers.case.yaml`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,32 +8,33 @@ use serde_json::json;
 use crate::nested_cargo::nested_cargo;
 use crate::projects::{ECHO, manifest};
 use crate::sandbox::Sandbox;
-use crate::watch::Watching;
+use crate::watch::WatchedSwarm;
 
-/// A language, and what of the cases is not about it.
+/// A language, and the parts of the test cases that do not apply to it.
 struct Binding {
     name: &'static str,
-    /// The file that the Extension names.
+    /// `entry` of the Extension, without `./`.
     entry: &'static str,
-    /// Puts that file into the project.
-    place: fn(&Path),
-    /// The agents of the fixtures that are not used: those of JavaScript stand for all others but Python.
+    /// Writes the entry file into the project.
+    write_entry: fn(&Path),
+    /// Name prefix of the unused agents in the fixtures. All languages except Python use the agents
+    /// of JavaScript.
     other: &'static str,
-    /// What has to be there.
-    needs: &'static [&'static str],
-    /// Cases that are about the processes of files, or about what the example does not do.
-    without: &'static [&'static str],
-    /// So many are left.
+    /// Required programs.
+    programs: &'static [&'static str],
+    /// Test cases about runtime processes, or about features that the example lacks.
+    excluded: &'static [&'static str],
+    /// Number of remaining test cases.
     cases: usize,
 }
 
-/// No process ends with a library, and a library is not edited as a text.
+/// A library has no runtime process, and is not edited as text.
 const RUST: &[&str] = &[
     "layers-that-do-not-register",
     "layers-whose-host-ends",
     "layers-are-reloaded",
 ];
-/// And the example in C has no events between extensions, no clock, and no cancels.
+/// In addition, the example in C has no events between extensions, no clock and no cancellation.
 const C: &[&str] = &[
     "layers-that-do-not-register",
     "layers-whose-host-ends",
@@ -49,37 +50,37 @@ const BINDINGS: &[Binding] = &[
     Binding {
         name: "rust",
         entry: "layers",
-        place: place_rust,
+        write_entry: place_rust,
         other: "py",
-        needs: &["node"],
-        without: RUST,
+        programs: &["node"],
+        excluded: RUST,
         cases: 16,
     },
     Binding {
         name: "c",
         entry: "clayers",
-        place: place_c,
+        write_entry: place_c,
         other: "py",
-        needs: &["node", "cc"],
-        without: C,
+        programs: &["node", "cc"],
+        excluded: C,
         cases: 11,
     },
     Binding {
         name: "typescript",
         entry: "probe.ts",
-        place: place_typescript,
+        write_entry: place_typescript,
         other: "py",
-        needs: &["node", "bun"],
-        without: &[],
+        programs: &["node", "bun"],
+        excluded: &[],
         cases: 19,
     },
     Binding {
         name: "python",
         entry: "probe.py",
-        place: |_| {},
+        write_entry: |_| {},
         other: "js",
-        needs: &["node", "python3"],
-        without: &[],
+        programs: &["node", "python3"],
+        excluded: &[],
         cases: 19,
     },
 ];
@@ -98,7 +99,8 @@ fn library(name: &str) -> String {
 
 fn place_rust(project: &Path) {
     let mut cargo = nested_cargo();
-    // The command is named so that what lies below is built with the features that it has there.
+    // With `goondan-cli` in the command, dependencies are built with the same features as the
+    // tests.
     cargo
         .current_dir(repository())
         .args(["build", "--quiet", "-p", "layers", "-p", "goondan-cli"]);
@@ -132,7 +134,7 @@ fn place_c(project: &Path) {
     );
 }
 
-/// What is valid in JavaScript is valid in TypeScript; the types are what `packages/types` is checked with.
+/// Valid JavaScript is valid TypeScript. The types are tested together with `packages/types`.
 fn place_typescript(project: &Path) {
     let text = std::fs::read_to_string(project.join("probe.mjs")).unwrap();
     let (before, after) = text
@@ -142,8 +144,9 @@ fn place_typescript(project: &Path) {
     std::fs::write(project.join("probe.ts"), format!("{before}{typed}{after}")).unwrap();
 }
 
-/// `text` without the lines about `other`, and what is indented below them.
-fn without(text: &str, other: &str) -> String {
+/// Returns `text` without the lines about agents with the prefix `other`, and without the lines
+/// indented below them.
+fn without_agents(text: &str, other: &str) -> String {
     let marks = [
         format!("{other}-"),
         format!("\"{other}-"),
@@ -156,15 +159,15 @@ fn without(text: &str, other: &str) -> String {
     let mut dropped_at = None;
     let mut kept = String::new();
     for line in text.lines() {
-        let said = line.trim_start();
-        let indent = line.len() - said.len();
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
         if dropped_at.is_some_and(|at| indent > at) {
             continue;
         }
         dropped_at = marks
             .iter()
             .chain(&sends)
-            .any(|mark| said.starts_with(mark.as_str()))
+            .any(|mark| trimmed.starts_with(mark.as_str()))
             .then_some(indent);
         if dropped_at.is_none() {
             kept.push_str(line);
@@ -174,23 +177,23 @@ fn without(text: &str, other: &str) -> String {
     kept
 }
 
-/// The cases, for one language.
+/// Returns the test cases for one language.
 fn cases(binding: &Binding) -> String {
     let all =
         std::fs::read_to_string(repository().join("tests/conformance/layers.case.yaml")).unwrap();
-    let narrowed = "{toolCallId: c, error: {code: E_TOOL_NOT_IN_CATALOG}}";
+    let missing_tool = "{toolCallId: c, error: {code: E_TOOL_NOT_IN_CATALOG}}";
     let mut cases = Vec::new();
     for case in all.split("\n---\n") {
         let name = case.split_once("case: ").unwrap().1.lines().next().unwrap();
-        // That one is about several languages at once.
-        if name == "layers-of-several-extensions" || binding.without.contains(&name) {
+        // `layers-of-several-extensions` is about several languages at once.
+        if name == "layers-of-several-extensions" || binding.excluded.contains(&name) {
             continue;
         }
-        let mut case = without(case, binding.other).replace("[node, python3]", "[node]");
+        let mut case = without_agents(case, binding.other).replace("[node, python3]", "[node]");
         case = case.replace("../fixtures/layers", "project");
         case = case.replace(
-            &format!("[{narrowed}, {narrowed}]"),
-            &format!("[{narrowed}]"),
+            &format!("[{missing_tool}, {missing_tool}]"),
+            &format!("[{missing_tool}]"),
         );
         if name == "layers-survive-the-end-of-gdn" {
             case = case
@@ -204,11 +207,15 @@ fn cases(binding: &Binding) -> String {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "it says why a language is skipped")]
-fn the_same_cases_hold_in_each_language() {
+#[allow(clippy::print_stderr, reason = "reports why a language is skipped")]
+fn extension_test_cases_pass_in_each_language() {
     for binding in BINDINGS {
-        let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
-        if let Some(missing) = binding.needs.iter().find(|program| !is_there(program)) {
+        let is_installed = |program: &&str| Command::new(program).arg("--version").output().is_ok();
+        if let Some(missing) = binding
+            .programs
+            .iter()
+            .find(|program| !is_installed(program))
+        {
             eprintln!("skipped: {} needs {missing}", binding.name);
             continue;
         }
@@ -219,7 +226,7 @@ fn the_same_cases_hold_in_each_language() {
             let file = file.unwrap();
             std::fs::copy(file.path(), project.join(file.file_name())).unwrap();
         }
-        (binding.place)(&project);
+        (binding.write_entry)(&project);
         let bundle = std::fs::read_to_string(project.join("goondan.yaml")).unwrap();
         let bundle = bundle.replace("./probe.mjs", &format!("./{}", binding.entry));
         let bundle = if binding.name == "typescript" {
@@ -241,7 +248,7 @@ fn the_same_cases_hold_in_each_language() {
     }
 }
 
-/// The example in C, whose layer around a turn answers with `word`.
+/// Compiles the example in C with a turn layer that answers with `word`.
 fn compile(word: &str, to: &Path) {
     let example =
         std::fs::read_to_string(repository().join("examples/plugins/c-layers/layers.c")).unwrap();
@@ -262,7 +269,7 @@ fn compile(word: &str, to: &Path) {
 }
 
 #[test]
-fn a_new_library_is_for_the_next_turn_and_the_old_one_ends_its_own() {
+fn a_reloaded_library_applies_to_the_next_turn_only() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let text = manifest(
@@ -282,7 +289,7 @@ fn a_new_library_is_for_the_next_turn_and_the_old_one_ends_its_own() {
     std::fs::create_dir_all(sandbox.dir().join("p/lib")).unwrap();
     let file = sandbox.dir().join("p/lib").join(library("say"));
     compile("the old words", &file);
-    let mut running = Watching::start(&sandbox, &["--watch"]);
+    let mut running = WatchedSwarm::start(&sandbox, &["--watch"]);
     assert_eq!(running.ask("now?"), "the old words");
     running.send("hold on");
     running.until("tool.called");
@@ -296,7 +303,7 @@ fn a_new_library_is_for_the_next_turn_and_the_old_one_ends_its_own() {
 }
 
 #[test]
-fn a_panic_in_a_layer_ends_its_turn_and_nothing_else() {
+fn a_panic_in_a_layer_fails_only_its_turn() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let text = manifest(model, "extensions: [{ref: Extension/layers}]");
@@ -305,7 +312,7 @@ fn a_panic_in_a_layer_ends_its_turn_and_nothing_else() {
     sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
     sandbox.write("p/script.yaml", ECHO);
     place_rust(&sandbox.dir().join("p"));
-    let mut running = Watching::start(&sandbox, &[]);
+    let mut running = WatchedSwarm::start(&sandbox, &[]);
     running.send("panic");
     let result = running.until("result");
     assert_eq!(result["error"]["code"], "E_EXT_FAILED", "{result}");
@@ -321,7 +328,7 @@ fn a_panic_in_a_layer_ends_its_turn_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_library_with_an_extension_is_told() {
+fn a_library_without_an_extension_is_rejected_at_start() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let text = manifest(model, "extensions: [{ref: Extension/reverse}]");
@@ -333,7 +340,7 @@ fn what_is_no_library_with_an_extension_is_told() {
         missing.stdout.contains("E_CONFIG_ENTRY_NOT_FOUND"),
         "{missing:#?}"
     );
-    // One with tools alone, as version 1.0 of the contract knew them. Checking it loads no code.
+    // This library has only tools, as in version 1.0 of the ABI. `validate` does not load it.
     let mut compiler = Command::new("cc");
     compiler
         .args(["-shared", "-fPIC", "-I"])

@@ -1,14 +1,14 @@
-//! `gdn build` and `--build`, with a tool whose program a command of the shell writes.
+//! `gdn build` and `--build`, with a tool whose build command writes its program.
 
 use serde_json::Value;
 
 use crate::projects::manifest;
 use crate::sandbox::Sandbox;
 
-/// Nobody asks it anything.
+/// No test calls this model.
 const MODEL: &str = "{provider: scripted, model: any, options: {script: script.yaml}}";
 
-/// A project with a tool `greet`, whose program is made by `build`.
+/// Creates a project with a tool `greet`, whose program is written by `build`.
 fn project(build: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let tool = format!(
@@ -24,11 +24,11 @@ fn project(build: &str) -> Sandbox {
     sandbox
 }
 
-const GOOD: &str = r##""printf '#!/bin/sh\\necho hello' > tools/greet/greet.sh && chmod +x tools/greet/greet.sh""##;
+const BUILD_COMMAND: &str = r##""printf '#!/bin/sh\\necho hello' > tools/greet/greet.sh && chmod +x tools/greet/greet.sh""##;
 
 #[test]
-fn what_is_missing_says_that_it_can_be_built() {
-    let sandbox = project(GOOD);
+fn a_missing_program_is_reported_with_the_build_command() {
+    let sandbox = project(BUILD_COMMAND);
     let outcome = sandbox.gdn(&["validate", "p"]);
     assert_eq!(outcome.code, 4);
     assert!(outcome.stdout.contains("run `gdn build`"), "{outcome:#?}");
@@ -42,8 +42,8 @@ fn what_is_missing_says_that_it_can_be_built() {
 }
 
 #[test]
-fn a_run_can_build_first() {
-    let sandbox = project(GOOD);
+fn the_build_option_builds_before_the_call() {
+    let sandbox = project(BUILD_COMMAND);
     let call = ["tool", "call", "greet__greet", "--project", "p", "--yes"];
     assert_eq!(sandbox.gdn(&call).code, 4);
     let outcome = sandbox.gdn(&[&call[..], &["--build"]].concat());
@@ -58,7 +58,7 @@ fn a_run_can_build_first() {
 }
 
 #[test]
-fn what_a_failed_build_has_printed_is_shown() {
+fn the_output_of_a_failed_build_is_shown() {
     let sandbox = project("[sh, -c, 'echo no compiler here >&2; exit 7']");
     for arguments in [
         &["build", "p"][..],
@@ -83,7 +83,7 @@ fn what_a_failed_build_has_printed_is_shown() {
 }
 
 #[test]
-fn what_cannot_be_built_is_said() {
+fn builds_that_cannot_run_are_explained() {
     let cases: [(&str, &str, &[&str]); 4] = [
         ("build nothing", "'true'", &["build", "q"]),
         (
@@ -109,7 +109,7 @@ fn what_cannot_be_built_is_said() {
 }
 
 #[test]
-fn other_mistakes_come_before_a_build() {
+fn project_errors_are_reported_before_a_build() {
     let sandbox = project("echo built");
     sandbox.write(
         "p/agents.yaml",

@@ -19,7 +19,7 @@ fn cases() -> Sandbox {
 }
 
 #[test]
-fn a_case_that_fails_fails_the_command() {
+fn a_failed_test_case_fails_the_command() {
     let sandbox = cases();
     let outcome = sandbox.gdn(&["test", "cases"]);
     assert_eq!(outcome.code, 1);
@@ -31,7 +31,7 @@ fn a_case_that_fails_fails_the_command() {
 }
 
 #[test]
-fn a_judge_that_is_not_there_is_told_before_a_model_is_asked() {
+fn an_unknown_judge_is_an_error_before_any_model_call() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "p/goondan.yaml",
@@ -56,7 +56,7 @@ fn a_judge_that_is_not_there_is_told_before_a_model_is_asked() {
 }
 
 #[test]
-fn results_can_be_read_by_programs() {
+fn test_results_are_available_as_json_and_junit() {
     let sandbox = cases();
     let json: Value =
         serde_json::from_str(&sandbox.gdn(&["test", "cases", "--json"]).stdout).unwrap();
@@ -78,7 +78,7 @@ fn coverage_names_rules_without_a_case() {
 }
 
 #[test]
-fn a_folder_without_cases_is_an_error() {
+fn a_directory_without_test_cases_is_an_error() {
     let sandbox = Sandbox::new();
     let outcome = sandbox.gdn(&["test", "."]);
     assert_eq!(outcome.code, 1);

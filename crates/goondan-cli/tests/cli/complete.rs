@@ -1,4 +1,4 @@
-//! What shells are offered, as their scripts ask for it. `tests/completions.sh` drives the shells themselves.
+//! Completions that shell scripts request. `tests/completions.sh` tests the shells.
 
 use crate::sandbox::Sandbox;
 
@@ -35,11 +35,11 @@ metadata: {name: apiary}
 spec: {entryAgent: Agent/beekeeper, agents: [{ref: Agent/beekeeper}]}
 ";
 
-/// What fish is offered after these words, each line a word and its description.
-fn offered(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
-    let mut command = sandbox.stranger(&[&["--", "gdn"], words].concat());
+/// Returns the completions of fish after the words, without their descriptions.
+fn completions(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
+    let mut command = sandbox.command_without_trust(&[&["--", "gdn"], words].concat());
     command.env("GOONDAN_COMPLETE", "fish");
-    let outcome = sandbox.finished(command);
+    let outcome = sandbox.run_command(command);
     assert_eq!(outcome.stderr, "");
     outcome
         .ok()
@@ -57,7 +57,7 @@ fn project() -> Sandbox {
 }
 
 #[test]
-fn each_shell_has_a_script_that_asks() {
+fn each_shell_has_a_completion_script() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let outcome = Sandbox::new().gdn(&["completions", shell]);
         assert!(outcome.ok().contains("GOONDAN_COMPLETE"), "{shell}");
@@ -65,16 +65,18 @@ fn each_shell_has_a_script_that_asks() {
 }
 
 #[test]
-fn commands_options_and_codes_are_offered_everywhere() {
+fn commands_options_and_codes_complete_without_a_project() {
     let sandbox = Sandbox::new();
-    assert!(offered(&sandbox, &["va"]).contains(&"validate".to_owned()));
-    assert!(offered(&sandbox, &["validate", "--st"]).contains(&"--strict".to_owned()));
-    assert!(offered(&sandbox, &["explain", "E_TOOL_DEN"]).contains(&"E_TOOL_DENIED".to_owned()));
-    assert!(offered(&sandbox, &["run", "--agent", ""]).is_empty());
+    assert!(completions(&sandbox, &["va"]).contains(&"validate".to_owned()));
+    assert!(completions(&sandbox, &["validate", "--st"]).contains(&"--strict".to_owned()));
+    assert!(
+        completions(&sandbox, &["explain", "E_TOOL_DEN"]).contains(&"E_TOOL_DENIED".to_owned())
+    );
+    assert!(completions(&sandbox, &["run", "--agent", ""]).is_empty());
 }
 
 #[test]
-fn names_of_the_project_around_the_folder_are_offered() {
+fn names_of_the_enclosing_project_are_completed() {
     let sandbox = project();
     assert_eq!(sandbox.gdn(&["validate"]).code, 0);
     for (words, name) in [
@@ -85,15 +87,15 @@ fn names_of_the_project_around_the_folder_are_offered() {
         (&["connection", "test", ""], "desk"),
     ] {
         assert!(
-            offered(&sandbox, words).contains(&name.to_owned()),
+            completions(&sandbox, words).contains(&name.to_owned()),
             "{words:?}: {:?}",
-            offered(&sandbox, words)
+            completions(&sandbox, words)
         );
     }
 }
 
 #[test]
-fn conversations_are_offered_unless_a_shell_would_run_their_name() {
+fn conversation_names_with_shell_syntax_are_not_completed() {
     let sandbox = Sandbox::new();
     sandbox.write("goondan.yaml", &PROJECT.replace(", {ref: Tool/notes}", ""));
     sandbox.write("script.yaml", "default: {text: Buzz.}\n");
@@ -102,11 +104,11 @@ fn conversations_are_offered_unless_a_shell_would_run_their_name() {
             .gdn(&["run", "--instance-key", key, "--input", "hello"])
             .ok();
     }
-    let mut command = sandbox.stranger(&["--", "gdn", "instance", "show", ""]);
+    let mut command = sandbox.command_without_trust(&["--", "gdn", "instance", "show", ""]);
     command
         .env("GOONDAN_COMPLETE", "fish")
         .env("GOONDAN_STATE_ROOT", sandbox.state());
-    let outcome = sandbox.finished(command);
+    let outcome = sandbox.run_command(command);
     let words: Vec<&str> = outcome
         .ok()
         .lines()
@@ -116,13 +118,13 @@ fn conversations_are_offered_unless_a_shell_would_run_their_name() {
 }
 
 #[test]
-fn a_project_with_errors_and_an_unknown_shell_offer_nothing() {
+fn an_invalid_project_or_an_unknown_shell_has_no_completions() {
     let sandbox = project();
     sandbox.write("goondan.yaml", "kind: [");
-    assert!(offered(&sandbox, &["run", "--agent", ""]).is_empty());
-    let mut command = sandbox.stranger(&["--", "gdn", ""]);
+    assert!(completions(&sandbox, &["run", "--agent", ""]).is_empty());
+    let mut command = sandbox.command_without_trust(&["--", "gdn", ""]);
     command.env("GOONDAN_COMPLETE", "tcsh");
-    let outcome = sandbox.finished(command);
+    let outcome = sandbox.run_command(command);
     assert_eq!(
         (
             outcome.code,

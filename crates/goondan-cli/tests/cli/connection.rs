@@ -1,4 +1,4 @@
-//! `gdn connection`, and connections beside `gdn serve` and `gdn run`.
+//! `gdn connection`, and connections in `gdn run`.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn project(connections: &str) -> Sandbox {
 }
 
 #[test]
-fn the_route_of_an_event_is_shown_and_nothing_is_started() {
+fn connection_test_shows_the_route_without_starting_connections() {
     let sandbox = project(CONNECTIONS);
     let shown = sandbox.gdn(&[
         "connection",
@@ -61,7 +61,7 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
         (&"a".into(), &"telegram:1001".into())
     );
     assert_eq!(route["rule"], Value::Null);
-    let odd = sandbox.gdn(&[
+    let unknown_field = sandbox.gdn(&[
         "connection",
         "test",
         "hook",
@@ -71,11 +71,14 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
         r#"{"sendr": "x"}"#,
     ]);
     assert!(
-        odd.code == 2 && odd.stderr.contains("An event has no field `sendr`."),
+        unknown_field.code == 2
+            && unknown_field
+                .stderr
+                .contains("An event has no field `sendr`."),
         "{}",
-        odd.report()
+        unknown_field.report()
     );
-    let nope = sandbox.gdn(&[
+    let unknown_event = sandbox.gdn(&[
         "connection",
         "test",
         "hook",
@@ -85,28 +88,28 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
         r#"{"name": "nope"}"#,
     ]);
     assert!(
-        nope.code == 2
-            && nope
+        unknown_event.code == 2
+            && unknown_event
                 .stderr
                 .contains("has no event `nope`. Use one of: webhook_message."),
         "{}",
-        nope.report()
+        unknown_event.report()
     );
-    let absent = sandbox.gdn(&["connection", "test", "hok", "-p", "p"]);
+    let unknown_connection = sandbox.gdn(&["connection", "test", "hok", "-p", "p"]);
     assert!(
-        absent.code == 2 && absent.stderr.contains("CONNECTION_NOT_FOUND"),
+        unknown_connection.code == 2 && unknown_connection.stderr.contains("CONNECTION_NOT_FOUND"),
         "{}",
-        absent.report()
+        unknown_connection.report()
     );
     assert!(
-        absent.stderr.contains("Use one of: hook, bot."),
+        unknown_connection.stderr.contains("Use one of: hook, bot."),
         "{}",
-        absent.report()
+        unknown_connection.report()
     );
 }
 
 #[test]
-fn connections_are_listed_and_senders_let_in() {
+fn connections_are_listed_and_senders_approved() {
     let sandbox = project(CONNECTIONS);
     let listed = sandbox.gdn(&["connection", "list", "-p", "p"]);
     assert!(
@@ -114,8 +117,8 @@ fn connections_are_listed_and_senders_let_in() {
         "{}",
         listed.report()
     );
-    let let_in = sandbox.gdn(&["connection", "approve", "bot", "77", "-p", "p"]);
-    assert_eq!((let_in.code, &*let_in.stderr), (0, "77 is approved.\n"));
+    let approved = sandbox.gdn(&["connection", "approve", "bot", "77", "-p", "p"]);
+    assert_eq!((approved.code, &*approved.stderr), (0, "77 is approved.\n"));
     let again = sandbox.gdn(&["connection", "approve", "bot", "77", "-p", "p", "--json"]);
     let answer: Value = serde_json::from_str(again.ok()).unwrap();
     assert_eq!(answer["isNew"], false);
@@ -137,9 +140,9 @@ fn connections_are_listed_and_senders_let_in() {
 }
 
 #[test]
-fn what_needs_a_server_says_so_where_there_is_none() {
+fn a_webhook_connection_without_a_server_is_reported() {
     let sandbox = project(CONNECTIONS);
-    let run = sandbox.gdn_reading(
+    let run = sandbox.gdn_with_stdin(
         &["run", "p", "--input-format", "stream-json"],
         "{\"input\": \"hi\"}\n",
     );
@@ -156,16 +159,16 @@ fn what_needs_a_server_says_so_where_there_is_none() {
         (&rows[0]["state"], &rows[1]["state"]),
         (&"unusable".into(), &"stopped".into())
     );
-    let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(
-        (asked.ok(), &*asked.stderr),
+        (run.ok(), &*run.stderr),
         ("heard hi\n", ""),
         "one input starts no connection"
     );
 }
 
 #[test]
-fn a_missing_secret_and_an_unknown_setting_are_errors() {
+fn missing_or_short_secrets_and_unknown_settings_are_errors() {
     let open = CONNECTIONS.replace(
         "  secrets: {signingSecret: {value: 0123456789abcdef}}\n",
         "",
@@ -187,8 +190,8 @@ fn a_missing_secret_and_an_unknown_setting_are_errors() {
         report.report()
     );
     assert!(!report.stdout.contains("short"), "{}", report.report());
-    let odd = CONNECTIONS.replace("apiBaseUrl", "apiBaseUri");
-    let report = project(&odd).gdn(&["validate", "p"]);
+    let unknown_field = CONNECTIONS.replace("apiBaseUrl", "apiBaseUri");
+    let report = project(&unknown_field).gdn(&["validate", "p"]);
     assert!(
         report.code == 4 && report.stdout.contains("did you mean `apiBaseUrl`?"),
         "{}",

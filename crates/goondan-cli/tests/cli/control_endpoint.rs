@@ -1,4 +1,4 @@
-//! The local control endpoint: only other commands of the same user reach it.
+//! The local control endpoint, which only commands of the same user can use.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn control_file(serving: &ServeProcess) -> PathBuf {
 }
 
 #[test]
-fn it_is_a_socket_and_its_token_is_masked() {
+fn the_control_endpoint_is_a_socket_and_its_token_is_masked() {
     let sandbox = scripted(ECHO);
     let all = manifest(
         "{provider: scripted, model: any, options: {script: script.yaml}}",
@@ -47,7 +47,7 @@ fn it_is_a_socket_and_its_token_is_masked() {
 }
 
 #[test]
-fn a_studio_of_another_process_is_relayed_until_that_process_ends() {
+fn studio_relays_another_process_until_that_process_ends() {
     let sandbox = scripted(ECHO);
     let serving = ServeProcess::start(&sandbox, &[]);
     let mut studio = sandbox

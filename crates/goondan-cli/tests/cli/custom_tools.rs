@@ -1,5 +1,4 @@
-//! The recipe of `docs/custom-tools.md`: an agent makes a tool of its own, writes its program and
-//! calls it.
+//! The example of `docs/custom-tools.md`: an agent creates a tool, writes its program and calls it.
 
 use crate::sandbox::Sandbox;
 
@@ -28,7 +27,7 @@ agents:
 "##;
 
 #[test]
-fn an_agent_fills_in_a_tool_of_the_user_with_its_file_tools() {
+fn an_agent_writes_a_user_tool_with_its_file_tools_and_runs_it() {
     let sandbox = Sandbox::new();
     let project = format!(
         "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: main}}\n\

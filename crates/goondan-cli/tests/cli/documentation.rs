@@ -1,11 +1,11 @@
-//! The documentation shows what really happens: every `$ gdn …` in it is run, and must print what stands below it.
+//! Checks of the documentation: each `$ gdn …` command is run, and must print the shown output.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::sandbox::Sandbox;
 
-/// A command with its output, as a console block shows them.
+/// A command and its output in a console block.
 #[derive(Debug)]
 struct Shown {
     file: PathBuf,
@@ -20,7 +20,7 @@ fn repository() -> PathBuf {
         .unwrap()
 }
 
-/// The pages that show whole commands with their whole output.
+/// Returns the pages that show commands with their whole output.
 fn pages() -> Vec<PathBuf> {
     let pages = [
         "README.md",
@@ -35,7 +35,7 @@ fn pages() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every file below `folder`.
+/// Returns all files below `folder`.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder)
         .unwrap()
@@ -71,7 +71,7 @@ fn shown(file: &Path) -> Vec<Shown> {
         .collect()
 }
 
-/// What the command prints, standard error included, in the root of the repository.
+/// Runs the command in the repository root. Returns standard output and standard error.
 fn printed(sandbox: &Sandbox, command: &str) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_gdn")).parent().unwrap();
     let path = std::env::join_paths([bin, Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
@@ -91,7 +91,7 @@ fn printed(sandbox: &Sandbox, command: &str) -> String {
 }
 
 #[test]
-fn commands_print_what_the_pages_say() {
+fn commands_in_the_documentation_print_the_shown_output() {
     let all: Vec<Shown> = pages().iter().flat_map(|page| shown(page)).collect();
     assert!(all.len() >= 4, "the pages show commands: {all:#?}");
     for Shown {
@@ -110,7 +110,7 @@ fn commands_print_what_the_pages_say() {
 }
 
 #[test]
-fn schemas_that_are_pointed_at_exist() {
+fn referenced_schemas_exist() {
     let root = repository();
     let folders = ["docs", "examples", "crates/goondan-cli/templates"];
     let below = folders.iter().flat_map(|folder| files(&root.join(folder)));
@@ -132,7 +132,7 @@ fn schemas_that_are_pointed_at_exist() {
     assert!(seen > 5, "templates and examples name their schema");
 }
 
-/// The YAML blocks of `docs/reference.md`, as one project with the files that they name.
+/// Creates a project from the YAML blocks of `docs/reference.md`, with the files that they name.
 fn reference_project() -> Sandbox {
     let page = std::fs::read_to_string(repository().join("docs/reference.md")).unwrap();
     let blocks = page
@@ -142,7 +142,7 @@ fn reference_project() -> Sandbox {
     let (packages, others): (Vec<&str>, Vec<&str>) =
         blocks.partition(|block| block.contains("kind: Package"));
     let sandbox = Sandbox::new();
-    // A Package has to be the first document.
+    // A Package must be the first document.
     sandbox.write("p/goondan.yaml", &[packages, others].concat().join("---\n"));
     for file in [
         "prompts/writer.md",
@@ -183,7 +183,7 @@ fn reference_project() -> Sandbox {
     for (folder, name, source) in [
         ("tools/text-utils", "text_utils", "c-reverse/reverse.c"),
         ("extensions/tidy", "tidy", "c-layers/layers.c"),
-        // Nothing is loaded, so any library will do.
+        // The library is not loaded, so any library works.
         ("connectors/pager", "pager", "c-reverse/reverse.c"),
     ] {
         let library = format!("p/{folder}/target/release/{prefix}{name}{suffix}");
@@ -206,12 +206,12 @@ fn reference_project() -> Sandbox {
 }
 
 #[test]
-fn the_examples_of_the_reference_are_a_valid_project() {
+fn the_reference_examples_are_a_valid_project() {
     let outcome = reference_project().gdn(&["validate", "p", "--json"]);
     let report: serde_json::Value = serde_json::from_str(outcome.ok()).unwrap();
     assert_eq!(report["errors"], serde_json::json!([]));
-    // Nobody uses these, and whether the runtime of some is installed is up to the machine.
-    let alone = [
+    // These resources are unused, and their runtimes may not be installed.
+    let unused = [
         "Tool/weather",
         "Extension/turn-count",
         "Connector/inbox",
@@ -219,16 +219,16 @@ fn the_examples_of_the_reference_are_a_valid_project() {
         "Model/rehearsal",
         "Model/recorded",
     ];
-    let is_alone = |one: &serde_json::Value| alone.iter().any(|id| one["resource"] == *id);
+    let is_unused = |one: &serde_json::Value| unused.iter().any(|id| one["resource"] == *id);
     let warnings = report["warnings"]
         .as_array()
         .unwrap()
         .iter()
-        .filter(|one| !is_alone(one));
+        .filter(|one| !is_unused(one));
     let codes: Vec<&str> = warnings
         .map(|warning| warning["code"].as_str().unwrap())
         .collect();
-    // The keys of its models, connections and servers are not set.
+    // The keys of the models, connections and servers are not set.
     let lacks_key = |code: &&str| ["E_CONFIG_ENV_MISSING", "W_MCP_CATALOG"].contains(code);
     assert!(
         !codes.is_empty() && codes.iter().all(lacks_key),
@@ -236,7 +236,7 @@ fn the_examples_of_the_reference_are_a_valid_project() {
     );
 }
 
-/// The headings of a page, as GitHub turns them into anchors.
+/// Returns the anchors of the headings of a page, as GitHub creates them.
 fn anchors(text: &str) -> Vec<String> {
     let mut in_code = false;
     let lines = text.lines().filter(|line| {
@@ -258,7 +258,7 @@ fn anchors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_have_existing_targets() {
     let root = repository();
     let top = [
         "README.md",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn a_code_is_explained_however_it_is_written() {
+fn explain_accepts_codes_in_any_case() {
     let sandbox = Sandbox::new();
     let explained = sandbox.gdn(&["explain", "e_config_invalid_ref"]);
     assert_eq!(
@@ -22,7 +22,7 @@ fn a_code_is_explained_however_it_is_written() {
 }
 
 #[test]
-fn a_word_that_is_no_code_leads_to_those_that_are() {
+fn explain_suggests_codes_for_an_unknown_code() {
     let sandbox = Sandbox::new();
     for (name, code) in [
         ("misspelt code", "E_TOOL_DENID"),
@@ -38,7 +38,7 @@ fn a_word_that_is_no_code_leads_to_those_that_are() {
 }
 
 #[test]
-fn all_codes_are_listed_in_a_line_each() {
+fn explain_lists_each_code_on_one_line() {
     let sandbox = Sandbox::new();
     let listed = sandbox.gdn(&["explain"]);
     sandbox

@@ -1,4 +1,4 @@
-//! What `--help` says.
+//! Tests of `--help`, `help` and `man`.
 
 use crate::sandbox::Sandbox;
 
@@ -51,7 +51,7 @@ const COMMANDS: [&[&str]; 45] = [
 ];
 
 #[test]
-fn help_and_version_are_also_commands() {
+fn help_and_version_work_as_commands_and_as_flags() {
     let sandbox = Sandbox::new();
     let cases: [(&[&str], &[&str]); 4] = [
         (&["help"], &["--help"]),
@@ -65,7 +65,7 @@ fn help_and_version_are_also_commands() {
 }
 
 #[test]
-fn every_command_explains_itself() {
+fn every_command_has_long_help_on_standard_output() {
     let sandbox = Sandbox::new();
     for command in COMMANDS {
         let mut arguments = command.to_vec();
@@ -73,10 +73,7 @@ fn every_command_explains_itself() {
             arguments.push("--help");
         }
         let outcome = sandbox.gdn(&arguments);
-        assert_eq!(
-            outcome.stderr, "",
-            "help is a result, so it goes to standard output"
-        );
+        assert_eq!(outcome.stderr, "", "help is written to standard output");
         let name = format!("help {}", command.join(" "));
         sandbox
             .settings()
@@ -103,7 +100,7 @@ fn the_short_help_leaves_out_explanations_and_examples() {
 }
 
 #[test]
-fn without_a_command_the_help_is_an_error() {
+fn a_missing_subcommand_prints_help_and_exits_with_2() {
     let sandbox = Sandbox::new();
     for (command, listed) in [
         (&[][..], "Create a project that runs at once"),
@@ -120,7 +117,7 @@ fn without_a_command_the_help_is_an_error() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_each_command() {
+fn man_writes_a_page_for_each_public_command() {
     let sandbox = Sandbox::new();
     sandbox.gdn(&["man", "pages"]).ok();
     let page =
@@ -136,5 +133,5 @@ fn there_is_a_manual_page_for_each_command() {
         );
     }
     let hidden = std::fs::exists(sandbox.dir().join("pages/gdn-tool-host.1")).unwrap();
-    assert!(!hidden, "what is no command of people has no page");
+    assert!(!hidden, "an internal command has no page");
 }

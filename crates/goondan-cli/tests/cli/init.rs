@@ -1,4 +1,4 @@
-//! What `gdn init` writes is valid and runs.
+//! `gdn init`: its projects are valid and run.
 
 use crate::sandbox::Sandbox;
 
@@ -24,7 +24,7 @@ fn every_template_validates_and_runs_without_a_key() {
 }
 
 #[test]
-fn templates_with_a_case_pass_it_and_explain_themselves() {
+fn templates_with_a_test_case_pass_it_and_have_a_short_readme() {
     let answers = [
         (
             "coding",
@@ -46,7 +46,7 @@ fn templates_with_a_case_pass_it_and_explain_themselves() {
             .settings()
             .bind(|| insta::assert_snapshot!(format!("init {template}"), created.ok()));
         sandbox.gdn(&["validate", "swarm", "--strict"]).ok();
-        let ran = sandbox.finished(sandbox.stranger(&[
+        let ran = sandbox.run_command(sandbox.command_without_trust(&[
             "run",
             "swarm",
             "--input",
@@ -65,7 +65,7 @@ fn templates_with_a_case_pass_it_and_explain_themselves() {
 }
 
 #[test]
-fn what_is_there_is_kept_unless_forced() {
+fn init_keeps_an_existing_project_unless_forced() {
     let sandbox = Sandbox::new();
     sandbox.write("p/goondan.yaml", "mine\n");
     let refused = sandbox.gdn(&["init", "p"]);
@@ -84,7 +84,7 @@ fn what_is_there_is_kept_unless_forced() {
     );
 }
 
-/// A git repository in the folder of the test, with a file in it.
+/// Creates a git repository with a file in the directory of the test.
 fn repository() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("src/main.rs", "fn main() {}\n");
@@ -98,7 +98,7 @@ fn repository() -> Sandbox {
 }
 
 #[test]
-fn a_team_for_a_repository_works_in_it_without_a_key() {
+fn the_repository_template_runs_in_a_repository_without_a_key() {
     let sandbox = repository();
     let created = sandbox.gdn(&["init", "swarm", "--template", "repository"]);
     sandbox
@@ -106,14 +106,14 @@ fn a_team_for_a_repository_works_in_it_without_a_key() {
         .bind(|| insta::assert_snapshot!("init repository", created.ok()));
     let checked = sandbox.gdn(&["validate", "swarm", "--strict"]);
     assert_eq!(checked.code, 0, "{checked:#?}");
-    // It was made in a folder of its own, so it is trusted; the coder sees the folders around it.
-    let mut command = sandbox.stranger(&["run", "--input", "Look around"]);
+    // A project in a new directory is trusted. The coder sees the whole repository.
+    let mut command = sandbox.command_without_trust(&["run", "--input", "Look around"]);
     command.current_dir(sandbox.dir().join("swarm/prompts"));
-    let ran = sandbox.finished(command);
+    let ran = sandbox.run_command(command);
     let answer = "The coder found 3 names in the repository, and changed nothing, because it is scripted.\n\
                   The reviewer saw no changes.\n";
     assert_eq!(ran.ok(), answer);
-    // What the team may do is asked of nobody: not of the coordinator either.
+    // Allowed commands need no approval, including when the coordinator calls the coder.
     for (command, action) in [("git diff --stat", "allow"), ("rm -r src", "ask")] {
         let arguments = serde_json::json!({ "command": command }).to_string();
         let explain = [
@@ -139,7 +139,7 @@ fn a_team_for_a_repository_works_in_it_without_a_key() {
 }
 
 #[test]
-fn a_team_for_a_repository_takes_a_repository() {
+fn the_repository_template_requires_a_repository() {
     let sandbox = Sandbox::new();
     let refused = sandbox.gdn(&["init", "swarm", "--template", "repository"]);
     sandbox
@@ -153,7 +153,7 @@ fn a_team_for_a_repository_takes_a_repository() {
 }
 
 #[test]
-fn in_a_repository_all_is_kept_that_is_there() {
+fn init_in_a_repository_keeps_existing_files() {
     let sandbox = repository();
     sandbox.write(".gitignore", "/target");
     sandbox.write("README.md", "mine\n");
@@ -168,13 +168,13 @@ fn in_a_repository_all_is_kept_that_is_there() {
         ("mine\n", "fn main() {}\n")
     );
     assert_eq!(sandbox.gdn(&["run", "--input", "hi"]).ok(), "HI\n");
-    // Again, over itself: nothing is added twice.
+    // A second `init` adds no line twice.
     sandbox.gdn(&["init", "--force"]).ok();
     assert_eq!(text(".gitignore"), "/target\n.env\n.env.local\n");
 }
 
 #[test]
-fn files_of_others_that_would_become_part_of_the_project_are_told() {
+fn init_warns_about_existing_files_that_join_the_project() {
     let sandbox = repository();
     sandbox.write("models/train.yaml", "epochs: 3\n");
     let created = sandbox.gdn(&["init"]);
@@ -201,20 +201,21 @@ fn files_of_others_that_would_become_part_of_the_project_are_told() {
             .contains("`agents/deploy.yaml`, `models/train.yaml`, `tools/ci.yaml` already existed"),
         "{created:?}"
     );
-    // Nobody trusts a folder that was not empty.
+    // A directory that was not empty is not trusted.
     let team = repository();
     team.write("team/notes.txt", "x");
-    let created = team.finished(team.stranger(&["init", "team", "--template", "repository"]));
+    let created =
+        team.run_command(team.command_without_trust(&["init", "team", "--template", "repository"]));
     assert!(created.stdout.contains("gdn trust team"), "{created:?}");
     assert_eq!(
-        team.finished(team.stranger(&["run", "team", "--input", "hi"]))
+        team.run_command(team.command_without_trust(&["run", "team", "--input", "hi"]))
             .code,
         7
     );
 }
 
 #[test]
-fn the_name_goes_into_the_package() {
+fn the_name_option_sets_the_package_name() {
     let sandbox = Sandbox::new();
     sandbox
         .gdn(&["init", "p", "--name", "support-desk", "-t", "minimal"])
@@ -225,12 +226,12 @@ fn the_name_goes_into_the_package() {
     assert_eq!(refused.code, 2);
     assert!(
         !sandbox.dir().join("q").exists(),
-        "a refused command writes nothing"
+        "a refused command writes no files"
     );
 }
 
 #[test]
-fn git_makes_a_repository_that_ignores_secrets() {
+fn the_git_option_creates_a_repository_that_ignores_secrets() {
     let sandbox = Sandbox::new();
     sandbox.gdn(&["init", "p", "--git"]).ok();
     assert!(sandbox.dir().join("p/.git").is_dir());
@@ -241,10 +242,10 @@ fn git_makes_a_repository_that_ignores_secrets() {
     );
 }
 
-/// A stranger's repository can contain links to any file of the user.
+/// An untrusted repository can contain links to any file of the user.
 #[test]
 #[cfg(unix)]
-fn no_command_writes_through_a_link_out_of_the_project() {
+fn commands_do_not_write_through_links_out_of_the_project() {
     let sandbox = Sandbox::new();
     let link = |to: &str, from: &str| {
         std::os::unix::fs::symlink(sandbox.dir().join(to), sandbox.dir().join(from)).unwrap();

@@ -1451,7 +1451,7 @@ fn repository() -> PathBuf {
         .unwrap()
 }
 
-/// Every source below `folder`.
+/// Returns all source files below `folder`.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder)
         .unwrap()
@@ -1471,8 +1471,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A quantity in words: `10,000`, `512 MiB` (in bytes), `30 s` (in milliseconds). What follows a comma and a space is left
-/// out.
+/// Parses a quantity such as `10,000`, `512 MiB` (in bytes) or `30 s` (in milliseconds). Ignores
+/// text after a comma and a space.
 fn quantity(words: &str) -> u64 {
     let words = words.split(", ").next().unwrap();
     let (number, unit) = words.split_once(' ').unwrap_or((words, ""));
@@ -1484,12 +1484,12 @@ fn quantity(words: &str) -> u64 {
         "d" | "days" => 24 * 60 * 60 * 1_000,
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
-        _ => panic!("`{unit}` is no unit"),
+        _ => panic!("`{unit}` is not a unit"),
     };
     number.replace(',', "").parse::<u64>().unwrap() * factor
 }
 
-/// The value of a constant of a source, or of a field in a literal; times are in milliseconds.
+/// Returns the value of a constant, or of a field in a literal. Times are in milliseconds.
 fn value(source: &str, name: &str) -> Option<u64> {
     let constant = format!("const {name}: ");
     let field = format!("{name}: ");
@@ -1533,7 +1533,7 @@ fn plain(number: &str) -> Option<u64> {
 }
 
 #[test]
-fn fixed_limits_are_those_of_the_sources() {
+fn documented_limits_match_the_constants_in_the_sources() {
     let (rows, all) = (rows(), sources(&repository().join("crates")));
     for (row, end, name) in CONSTANTS {
         let limit = rows
@@ -1557,7 +1557,7 @@ fn fixed_limits_are_those_of_the_sources() {
 }
 
 #[test]
-fn limits_that_can_be_set_are_those_of_the_schemas() {
+fn documented_defaults_match_the_schemas() {
     let mut seen = 0;
     for (row, limit) in rows() {
         let Some(field) = row.strip_prefix('`').and_then(|row| row.split('`').next()) else {
@@ -1592,7 +1592,7 @@ fn number(default: &Value) -> Option<u64> {
     Some(quantity(&format!("{number} {unit}")))
 }
 
-/// The schema of a field, in whichever form of its map it is.
+/// Returns the schema of a field. The map may have several forms.
 fn property(root: &Value, schema: &Value, name: &str) -> Option<Value> {
     if let Some(reference) = schema["$ref"].as_str() {
         return property(root, root.pointer(reference.trim_start_matches('#'))?, name);
@@ -1604,7 +1604,7 @@ fn property(root: &Value, schema: &Value, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn no_row_is_left_unchecked() {
+fn every_documented_limit_is_checked() {
     for row in rows().keys() {
         let is_constant = CONSTANTS.iter().any(|(known, ..)| known == row);
         assert!(

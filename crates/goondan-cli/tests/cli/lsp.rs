@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// Mistakes of the loader, and what only the checks behind it see.
-const WRONG: &str = "apiVersion: goondan.ai/v1
+/// A project with an unknown field and a missing reference.
+const INVALID_PROJECT: &str = "apiVersion: goondan.ai/v1
 kind: Model
 metadata: {name: main}
 spec: {provider: scripted, modle: x}
@@ -24,7 +24,7 @@ kind: Swarm
 metadata: {name: default}
 spec: {entryAgent: Agent/writer, agents: [{ref: Agent/writer}]}
 ";
-const UNREADY: &str = "apiVersion: goondan.ai/v1
+const PROJECT_WITHOUT_KEY: &str = "apiVersion: goondan.ai/v1
 kind: Model
 metadata: {name: main}
 spec: {provider: openai, model: x, apiKey: {valueFrom: {env: NO_SUCH_VARIABLE}}}
@@ -91,14 +91,14 @@ impl Editor {
     }
 }
 
-/// Code, line and column of each, counted from 0.
-type Found = BTreeSet<(String, u64, u64)>;
+/// Code, line and column of diagnostics. Lines and columns start at 0.
+type Findings = BTreeSet<(String, u64, u64)>;
 
 #[test]
-fn published_is_what_validate_says() {
-    for text in [WRONG, UNREADY] {
+fn published_diagnostics_match_validate() {
+    for text in [INVALID_PROJECT, PROJECT_WITHOUT_KEY] {
         let sandbox = Sandbox::new();
-        // What is saved is right or nothing; what is open counts.
+        // The saved file is empty: the diagnostics must be about the open text.
         sandbox.write("p/goondan.yaml", "");
         let file = sandbox.dir().join("p/goondan.yaml").canonicalize().unwrap();
         let uri = format!("file://{}", file.display());
@@ -108,7 +108,7 @@ fn published_is_what_validate_says() {
         editor
             .send(&json!({ "jsonrpc": "2.0", "method": "textDocument/didOpen", "params": params }));
         let published = editor.receive();
-        let one = |found: &Value| {
+        let position = |found: &Value| {
             let start = &found["range"]["start"];
             let number = |name: &str| start[name].as_u64().unwrap();
             (
@@ -117,11 +117,11 @@ fn published_is_what_validate_says() {
                 number("character"),
             )
         };
-        let published: Found = published["params"]["diagnostics"]
+        let published: Findings = published["params"]["diagnostics"]
             .as_array()
             .unwrap()
             .iter()
-            .map(one)
+            .map(position)
             .collect();
         sandbox.write("p/goondan.yaml", text);
         let validated = sandbox.gdn(&["validate", "p", "--json"]);
@@ -132,7 +132,7 @@ fn published_is_what_validate_says() {
             .iter()
             .chain(validated["warnings"].as_array().unwrap());
         let place = |found: &Value, name: &str| found[name].as_u64().map_or(0, |number| number - 1);
-        let said: Found = all
+        let expected: Findings = all
             .map(|found| {
                 (
                     found["code"].as_str().unwrap().to_owned(),
@@ -141,13 +141,13 @@ fn published_is_what_validate_says() {
                 )
             })
             .collect();
-        assert!(!said.is_empty());
-        assert_eq!(published, said);
+        assert!(!expected.is_empty());
+        assert_eq!(published, expected);
     }
 }
 
 #[test]
-fn it_ends_as_the_protocol_says() {
+fn the_language_server_exits_as_the_protocol_requires() {
     let sandbox = Sandbox::new();
     let mut editor = Editor::start(&sandbox);
     editor.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "shutdown" }));
@@ -170,9 +170,9 @@ fn it_ends_as_the_protocol_says() {
 }
 
 #[test]
-fn fix_changes_what_is_plain_and_says_so() {
+fn validate_fix_applies_safe_fixes_and_reports_them() {
     let sandbox = Sandbox::new();
-    sandbox.write("p/goondan.yaml", WRONG);
+    sandbox.write("p/goondan.yaml", INVALID_PROJECT);
     let shown = sandbox.gdn(&["validate", "p", "--fix", "--dry-run"]);
     assert_eq!(shown.code, 4);
     assert!(shown.stdout.contains(
@@ -180,7 +180,7 @@ fn fix_changes_what_is_plain_and_says_so() {
     ));
     assert_eq!(
         std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(),
-        WRONG
+        INVALID_PROJECT
     );
     let fixed = sandbox.gdn(&["validate", "p", "--fix"]);
     assert_eq!(fixed.code, 0, "{}", fixed.stdout);
@@ -189,7 +189,7 @@ fn fix_changes_what_is_plain_and_says_so() {
         "{}",
         fixed.stdout
     );
-    let expected = WRONG
+    let expected = INVALID_PROJECT
         .replace("modle", "model")
         .replace("Model/man", "Model/main");
     assert_eq!(

@@ -1,42 +1,47 @@
-//! Drives the `gdn` binary as a person, a script or another program does.
+//! Tests of the `gdn` binary, run from a terminal, a script or another program.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test may end with a panic, in its helpers too"
-)]
+#![allow(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 mod acp;
+mod alternative_names;
 mod answers;
 #[cfg(unix)]
 mod approved_code;
 #[cfg(unix)]
 mod bindings;
-mod bot;
 #[cfg(unix)]
 mod build;
+mod caller_permissions;
 mod cases;
-mod chain;
-#[cfg(unix)]
-mod chat;
 mod complete;
+mod concurrent_commands;
 mod connection;
 #[cfg(unix)]
 mod control_endpoint;
+mod conversations;
+#[cfg(unix)]
+mod crashing_turns;
 #[cfg(unix)]
 mod custom_tools;
 mod documentation;
+#[cfg(target_os = "linux")]
+mod emulated_terminal;
+mod enclosing_project;
 mod explain;
+#[cfg(target_os = "linux")]
+mod full_screen_chat;
+#[cfg(unix)]
+mod handler_runtimes;
 mod help;
 #[cfg(unix)]
-mod hostile;
-#[cfg(unix)]
-mod hosts;
+mod hostile_text;
 mod init;
-mod instances;
-mod later;
+#[cfg(unix)]
+mod javascript_tools;
+mod json_rpc_client;
+mod killed_telegram_bot;
+mod later_answers;
 mod limits;
-#[cfg(target_os = "linux")]
-mod live;
 mod lsp;
 mod maintenance;
 #[cfg(unix)]
@@ -44,9 +49,6 @@ mod mcp;
 #[cfg(target_os = "linux")]
 mod mcp_login;
 mod mcp_server;
-mod misuse;
-#[cfg(unix)]
-mod modules;
 #[cfg(unix)]
 #[path = "../../../../tests/src/nested_cargo.rs"]
 mod nested_cargo;
@@ -55,18 +57,15 @@ mod new_resources;
 mod nodes;
 #[cfg(unix)]
 mod package;
-mod parents;
-mod peer;
 #[cfg(unix)]
-mod person;
-#[cfg(unix)]
-mod poison;
+mod plain_chat;
 #[cfg(unix)]
 mod privacy;
 mod processes;
 mod projects;
+#[cfg(unix)]
+mod pty_session;
 mod recording;
-mod remote;
 mod run;
 mod safety;
 mod sandbox;
@@ -74,21 +73,19 @@ mod schema;
 #[cfg(unix)]
 mod serve;
 mod signals;
-mod spellings;
+mod ssh_host;
 mod store;
 mod stream;
-#[cfg(unix)]
-mod terminal;
-mod together;
 mod tool;
 #[cfg(unix)]
 mod trust;
 mod types;
 #[cfg(unix)]
+mod untrusted_output;
+#[cfg(unix)]
 mod updates;
+mod usage_errors;
 mod validate;
-#[cfg(target_os = "linux")]
-mod viewer;
 #[cfg(unix)]
 mod watch;
 mod workspaces;

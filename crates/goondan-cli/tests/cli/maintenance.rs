@@ -1,4 +1,4 @@
-//! `gdn doctor --deep`, `gdn backup`, `gdn restore`, and a start without the log.
+//! `gdn doctor --deep`, `gdn backup`, `gdn restore`, and a workspace without its log.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::projects::{ECHO, scripted};
 use crate::sandbox::Sandbox;
 
-/// A project with a conversation.
-fn used() -> Sandbox {
+/// Creates a project with a conversation.
+fn with_conversation() -> Sandbox {
     let sandbox = scripted(ECHO);
     sandbox.gdn(&["run", "p", "--input", "first"]).ok();
     sandbox
 }
 
-/// The only workspace.
+/// Returns the directory of the only workspace.
 fn workspace(sandbox: &Sandbox) -> PathBuf {
     let mut found = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap();
     found.next().unwrap().unwrap().path()
@@ -30,14 +30,14 @@ fn base(sandbox: &Sandbox) -> PathBuf {
         .join("messages/base.jsonl")
 }
 
-fn inputs(sandbox: &Sandbox) -> usize {
+fn input_count(sandbox: &Sandbox) -> usize {
     let text = std::fs::read_to_string(base(sandbox)).unwrap();
     text.matches("\"role\":\"user\"").count()
 }
 
 #[test]
-fn a_deep_check_finds_damage_and_saves_the_rest() {
-    let sandbox = used();
+fn a_deep_check_finds_damage_and_copies_intact_records() {
+    let sandbox = with_conversation();
     let intact = sandbox.gdn(&["doctor", "p", "--deep"]);
     assert!(
         intact.ok().contains("is intact (1 conversation, "),
@@ -79,8 +79,8 @@ fn a_deep_check_finds_damage_and_saves_the_rest() {
 }
 
 #[test]
-fn a_repair_without_losses_lists_none() {
-    let sandbox = used();
+fn a_repair_without_losses_reports_no_unsaved_records() {
+    let sandbox = with_conversation();
     let instances = workspace(&sandbox).join("instances");
     let mut found = std::fs::read_dir(&instances).unwrap();
     let conversation = found.next().unwrap().unwrap().path();
@@ -97,14 +97,14 @@ fn a_repair_without_losses_lists_none() {
 
 #[test]
 fn a_backup_is_restored() {
-    let sandbox = used();
+    let sandbox = with_conversation();
     for target in ["monday", "monday.tar.gz"] {
         sandbox.gdn(&["backup", target, "--project", "p"]).ok();
         let again = sandbox.gdn(&["backup", target, "--project", "p"]);
         assert!(again.stderr.contains("[BACKUP_ERROR]"), "{}", again.stderr);
     }
     sandbox.gdn(&["run", "p", "--input", "second"]).ok();
-    assert_eq!(inputs(&sandbox), 2);
+    assert_eq!(input_count(&sandbox), 2);
     let refused = sandbox.gdn(&["restore", "monday"]);
     assert!(
         refused.stderr.contains("exists already"),
@@ -114,9 +114,9 @@ fn a_backup_is_restored() {
     for source in ["monday", "monday.tar.gz"] {
         std::fs::remove_dir_all(workspace(&sandbox)).unwrap();
         sandbox.gdn(&["restore", source]).ok();
-        assert_eq!(inputs(&sandbox), 1, "{source}");
+        assert_eq!(input_count(&sandbox), 1, "{source}");
         sandbox.gdn(&["run", "p", "--input", "second"]).ok();
-        assert_eq!(inputs(&sandbox), 2, "{source}");
+        assert_eq!(input_count(&sandbox), 2, "{source}");
     }
     sandbox
         .gdn(&["restore", "monday", "--workspace", "other"])
@@ -134,9 +134,9 @@ fn a_backup_is_restored() {
 
 #[cfg(unix)]
 #[test]
-fn a_backup_of_another_person_grants_nothing_and_leads_nowhere() {
+fn a_foreign_backup_restores_no_approvals_and_no_links() {
     use std::os::unix::fs::PermissionsExt as _;
-    let sandbox = used();
+    let sandbox = with_conversation();
     sandbox.gdn(&["backup", "monday", "--project", "p"]).ok();
     let backup = sandbox.dir().join("monday");
     sandbox.write("monday/approvals.yaml", "approvals: []\n");
@@ -194,11 +194,11 @@ fn a_backup_of_another_person_grants_nothing_and_leads_nowhere() {
 }
 
 #[test]
-fn a_refused_restore_reads_no_backup_and_leaves_no_workspace() {
-    let sandbox = used();
+fn a_refused_restore_creates_no_workspace() {
+    let sandbox = with_conversation();
     let id = workspace(&sandbox);
     let id = id.file_name().unwrap().to_str().unwrap();
-    // The directory is not a backup, which is only visible when it is read.
+    // The directory is not a backup. A restore that reads it reports another error.
     sandbox.write("d/text", "text");
     let refused = sandbox.gdn(&["restore", "d", "--workspace", id]);
     assert!(
@@ -217,8 +217,8 @@ fn a_refused_restore_reads_no_backup_and_leaves_no_workspace() {
 }
 
 #[test]
-fn a_workspace_without_its_log_starts_only_on_request() {
-    let sandbox = used();
+fn a_workspace_without_its_log_starts_only_with_accept_loss() {
+    let sandbox = with_conversation();
     std::fs::remove_file(workspace(&sandbox).join("inbox.jsonl")).unwrap();
     let refused = sandbox.gdn(&["run", "p", "--input", "second"]);
     assert!(
@@ -231,17 +231,17 @@ fn a_workspace_without_its_log_starts_only_on_request() {
         "{}",
         refused.stderr
     );
-    assert_eq!(inputs(&sandbox), 1);
+    assert_eq!(input_count(&sandbox), 1);
     sandbox
         .gdn(&["run", "p", "--input", "second", "--accept-loss"])
         .ok();
     sandbox.gdn(&["run", "p", "--input", "third"]).ok();
-    assert_eq!(inputs(&sandbox), 3);
+    assert_eq!(input_count(&sandbox), 3);
 }
 
 #[test]
 fn a_newer_format_is_refused() {
-    let sandbox = used();
+    let sandbox = with_conversation();
     let log = workspace(&sandbox).join("inbox.jsonl");
     let text = std::fs::read_to_string(&log).unwrap();
     let (_, rest) = text.split_once('\n').unwrap();

@@ -1,14 +1,14 @@
-//! MCP servers that are real programs: how they start, what they see, and that they end.
+//! MCP servers that are real programs: their start, environment, sandbox and end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::sandbox::{Sandbox, until};
+use crate::sandbox::{Sandbox, read_until_event};
 
-/// A server in the shell. It says where it is by holding the pipe `held`, as does a program that it starts; it writes what it
-/// sees to `seen`, and its tool answers with its process.
+/// An MCP server in the shell. The server and a program that it starts hold the pipe `held` open.
+/// The server writes its environment to `seen`, and its tool returns its process id.
 const SERVER: &str = r#"#!/bin/sh
 env > "$NOTES/seen"
 [ -p "$NOTES/held" ] && exec 3> "$NOTES/held" && sleep 600 &
@@ -28,8 +28,8 @@ while read -r line; do
 done
 "#;
 
-/// The model calls the tool, and then takes its time.
-const CALLS: &str = "\
+/// The model calls the tool, and answers with its result.
+const CALL_SCRIPT: &str = "\
 rules:
   - when: {role: user}
     reply: {calls: [{id: c, tool: shell__pid, args: {}}]}
@@ -37,7 +37,7 @@ rules:
     reply: {text: '{{ results.c.output }}'}
 ";
 
-const STUCK: &str = "\
+const ENDLESS_TURN: &str = "\
 rules:
   - when: {role: user}
     reply: {calls: [{id: c, tool: shell__pid, args: {}}]}
@@ -45,7 +45,7 @@ rules:
     reply: {text: late, delayMs: 600000}
 ";
 
-/// A project with that server; `more` stands at the end of the Agent's spec.
+/// Creates a project with the server. `more` is appended to the spec of the Agent.
 fn project(script: &str, more: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let notes = sandbox.dir();
@@ -88,7 +88,7 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{shutdown: {{g
     sandbox
 }
 
-/// `gdn` with a variable that the server gets, and one that it does not.
+/// Returns `gdn` with a variable that the server receives, and a variable that it must not receive.
 fn command(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let mut command = sandbox.command(arguments);
     command
@@ -98,10 +98,9 @@ fn command(sandbox: &Sandbox, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_server_sees_what_its_tool_gives_it_and_nothing_else() {
-    let sandbox = project(CALLS, "permissions: {default: allow}");
-    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
-    // Nothing that was handed over as a secret is shown, and the rest is the answer.
+fn a_server_receives_only_the_variables_of_its_tool() {
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: allow}");
+    let outcome = sandbox.run_command(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert!(outcome.ok().starts_with("process "), "{outcome:?}");
     let seen = std::fs::read_to_string(sandbox.dir().join("seen")).unwrap();
     assert!(
@@ -137,7 +136,7 @@ fn run_with_slow_server(sandbox: &Sandbox) -> (Child, std::io::Lines<BufReader<C
 
 #[test]
 fn the_first_start_waits_for_a_slow_server() {
-    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: allow}");
     let (mut running, _lines) = run_with_slow_server(&sandbox);
     sandbox.write("ready", "");
     let mut answer = String::new();
@@ -153,7 +152,7 @@ fn the_first_start_waits_for_a_slow_server() {
 
 #[test]
 fn a_signal_ends_the_wait_for_a_slow_server() {
-    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: allow}");
     let (mut running, mut lines) = run_with_slow_server(&sandbox);
     let process = running.id().to_string();
     let killed = Command::new("kill").args(["-s", "TERM", &process]).status();
@@ -163,8 +162,8 @@ fn a_signal_ends_the_wait_for_a_slow_server() {
 }
 
 #[test]
-fn a_server_of_a_project_that_nobody_trusts_is_not_started() {
-    let sandbox = project(CALLS, "permissions: {default: allow}");
+fn a_server_of_an_untrusted_project_is_not_started() {
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: allow}");
     let lines: [&[&str]; 4] = [
         &["run", "p", "--input", "hi"],
         &["tool", "list", "--project", "p"],
@@ -172,9 +171,9 @@ fn a_server_of_a_project_that_nobody_trusts_is_not_started() {
         &["validate", "p", "--connect"],
     ];
     for line in lines {
-        let mut command = sandbox.stranger(line);
+        let mut command = sandbox.command_without_trust(line);
         command.env("WANTED", "x");
-        let outcome = sandbox.finished(command);
+        let outcome = sandbox.run_command(command);
         assert!(
             outcome.code != 0 && outcome.stderr.contains("is not trusted"),
             "{line:?}: {outcome:?}"
@@ -190,9 +189,9 @@ fn a_server_of_a_project_that_nobody_trusts_is_not_started() {
 }
 
 #[test]
-fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
+fn a_server_and_its_child_processes_end_with_gdn() {
     for signal in ["KILL", "TERM", "INT"] {
-        let sandbox = project(STUCK, "permissions: {default: allow}");
+        let sandbox = project(ENDLESS_TURN, "permissions: {default: allow}");
         let pipe = sandbox.named_pipe("held");
         let mut line = command(
             &sandbox,
@@ -212,9 +211,10 @@ fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
             .spawn()
             .unwrap();
         let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
-        // It opens when the server has opened the other end, and ends when the last process has let go of it.
+        // The open succeeds when the server opens the pipe. Reads end when the last process closes
+        // it.
         let mut held = std::fs::File::open(&pipe).unwrap();
-        until(&mut events, "tool.completed");
+        read_until_event(&mut events, "tool.completed");
         let process = running.id().to_string();
         assert!(
             Command::new("kill")
@@ -230,24 +230,25 @@ fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
     }
 }
 
-/// A server that goes on when its input ends, hears no signal that can be left unheard, and has started others that do the same.
-const STUBBORN: &str = r#"trap '' TERM INT HUP
+/// Makes the server and its child processes ignore signals. They also continue after the end of
+/// their input.
+const IGNORE_SIGNALS: &str = r#"trap '' TERM INT HUP
 ( trap '' TERM INT HUP; exec 3> "$NOTES/held"; while :; do sleep 0.1; done ) &
 sh -c 'sh -c "trap \"\" TERM INT HUP; exec 3> \"$NOTES/held\"; while :; do sleep 0.1; done" & wait' &
 exec 3> "$NOTES/held"
 "#;
 
 #[test]
-fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
+fn a_server_that_ignores_signals_ends_with_its_child_processes() {
     for signal in ["KILL", "TERM"] {
-        let sandbox = project(STUCK, "permissions: {default: allow}");
+        let sandbox = project(ENDLESS_TURN, "permissions: {default: allow}");
         let held = sandbox.named_pipe("held");
-        let goes_on = "while :; do sleep 0.1; done\n";
+        let endless_loop = "while :; do sleep 0.1; done\n";
         let server = SERVER.replace(
             "[ -p \"$NOTES/held\" ] && exec 3> \"$NOTES/held\" && sleep 600 &\n",
-            STUBBORN,
+            IGNORE_SIGNALS,
         );
-        sandbox.write("p/server.sh", &format!("{server}{goes_on}"));
+        sandbox.write("p/server.sh", &format!("{server}{endless_loop}"));
         let mut line = command(
             &sandbox,
             &[
@@ -267,7 +268,7 @@ fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
             .unwrap();
         let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
         let mut pipe = std::fs::File::open(&held).unwrap();
-        until(&mut events, "tool.completed");
+        read_until_event(&mut events, "tool.completed");
         let process = running.id().to_string();
         assert!(
             Command::new("kill")
@@ -276,7 +277,7 @@ fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
                 .unwrap()
                 .success()
         );
-        // It ends when nobody holds the pipe any more.
+        // The read ends when the last process closes the pipe.
         let mut left = String::new();
         pipe.read_to_string(&mut left).unwrap();
         assert_eq!(left, "", "{signal}");
@@ -285,21 +286,21 @@ fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
 }
 
 #[test]
-fn servers_are_listed_and_reached_when_that_is_asked_for() {
-    let sandbox = project(CALLS, "");
-    let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
+fn mcp_list_contacts_servers_only_with_connect() {
+    let sandbox = project(CALL_SCRIPT, "");
+    let listed = sandbox.run_command(command(&sandbox, &["mcp", "list", "--project", "p"]));
     assert_eq!(
         listed.ok(),
         "shell  /bin/sh server.sh\n  tools not known yet; run with `--connect` to list them\n"
     );
     assert!(!sandbox.dir().join("seen").exists());
-    let reached = sandbox.finished(command(
+    let reached = sandbox.run_command(command(
         &sandbox,
         &["mcp", "list", "--project", "p", "--connect", "--json"],
     ));
     let reached: Value = serde_json::from_str(reached.ok()).unwrap();
     assert_eq!(reached[0]["catalog"]["tools"][0]["export"]["name"], "pid");
-    let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
+    let listed = sandbox.run_command(command(&sandbox, &["mcp", "list", "--project", "p"]));
     assert!(
         listed.ok().contains("1 tools") && listed.ok().contains("shell__pid  Tells its process."),
         "{listed:?}"
@@ -307,8 +308,8 @@ fn servers_are_listed_and_reached_when_that_is_asked_for() {
 }
 
 #[test]
-fn a_secret_in_a_message_of_a_server_is_masked() {
-    let sandbox = project(CALLS, "");
+fn secrets_in_server_output_are_masked() {
+    let sandbox = project(CALL_SCRIPT, "");
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: shell}\n\
                 spec: {mcp: {command: /bin/sh, args: [-c, 'echo \"refused: $SERVER_TOKEN\" >&2; \
@@ -329,7 +330,7 @@ fn a_secret_in_a_message_of_a_server_is_masked() {
     ] {
         let mut command = command(&sandbox, arguments);
         command.env("SERVER_TOKEN", secret);
-        let outcome = sandbox.finished(command);
+        let outcome = sandbox.run_command(command);
         let shown = format!("{}{}", outcome.stdout, outcome.stderr);
         assert!(shown.contains("refused: ***"), "{arguments:?} {shown}");
         assert!(!shown.contains(secret), "{arguments:?} {shown}");
@@ -338,14 +339,14 @@ fn a_secret_in_a_message_of_a_server_is_masked() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_with_what_to_do() {
-    let sandbox = project(CALLS, "");
+fn a_missing_server_program_is_reported_with_a_fix() {
+    let sandbox = project(CALL_SCRIPT, "");
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     sandbox.write(
         "p/goondan.yaml",
         &text.replace("command: /bin/sh", "command: no-such-server"),
     );
-    let outcome = sandbox.finished(command(
+    let outcome = sandbox.run_command(command(
         &sandbox,
         &["mcp", "list", "--project", "p", "--connect"],
     ));
@@ -355,12 +356,12 @@ fn a_program_that_is_not_there_is_told_with_what_to_do() {
             && outcome.stdout.contains("install `no-such-server`"),
         "{outcome:?}"
     );
-    let outcome = sandbox.finished(command(&sandbox, &["validate", "p", "--connect"]));
+    let outcome = sandbox.run_command(command(&sandbox, &["validate", "p", "--connect"]));
     assert!(
         outcome.stdout.contains("W_MCP_CATALOG") && outcome.code == 0,
         "{outcome:?}"
     );
-    let outcome = sandbox.finished(command(&sandbox, &["doctor", "p"]));
+    let outcome = sandbox.run_command(command(&sandbox, &["doctor", "p"]));
     assert!(
         outcome
             .stdout
@@ -370,8 +371,8 @@ fn a_program_that_is_not_there_is_told_with_what_to_do() {
 }
 
 #[test]
-fn servers_of_other_programs_are_taken_over() {
-    let sandbox = project(CALLS, "");
+fn mcp_import_converts_the_servers_of_other_programs() {
+    let sandbox = project(CALL_SCRIPT, "");
     sandbox.write("p/.mcp.json", r#"{"mcpServers": {"Git Hub": {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer s3cret"}}}}"#);
     let printed = sandbox.gdn(&["mcp", "import", "--project", "p"]);
     assert!(
@@ -396,7 +397,7 @@ fn servers_of_other_programs_are_taken_over() {
 }
 
 #[test]
-fn a_server_that_is_not_taken_over_is_told() {
+fn mcp_import_reports_skipped_servers() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "some.json",
@@ -424,18 +425,18 @@ fn a_server_that_is_not_taken_over_is_told() {
     );
 }
 
-/// Where programs can be contained, a server is contained as those who use it are, also when it is asked what it has.
+/// A server runs in the sandbox of its agents, including for the tool list.
 #[test]
-fn a_server_of_an_agent_in_a_sandbox_is_in_it() {
+fn a_server_of_a_sandboxed_agent_is_sandboxed() {
     if !goondan::has_sandbox() {
         return;
     }
-    let sandbox = project(CALLS, "permissions: {default: allow, sandbox: {}}");
-    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: allow, sandbox: {}}");
+    let outcome = sandbox.run_command(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert!(outcome.ok().starts_with("process "), "{outcome:?}");
     assert!(
         !sandbox.dir().join("seen").exists(),
-        "it has written outside of its folder"
+        "the server wrote outside of its directory"
     );
 }
 
@@ -487,8 +488,8 @@ fn replace_server(sandbox: &Sandbox) {
 
 /// A sandboxed program may change the script of a server that runs without a sandbox.
 #[test]
-fn an_approval_of_a_tool_covers_the_program_of_its_server() {
-    let sandbox = project(CALLS, "permissions: {default: ask}");
+fn a_tool_approval_covers_only_the_approved_server_program() {
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: ask}");
     let always = serde_json::json!({"answer": "always", "covers": "tool"});
     assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 1);
     assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 0);
@@ -502,7 +503,7 @@ fn an_approval_of_a_tool_covers_the_program_of_its_server() {
     );
     assert!(
         !sandbox.dir().join("new").exists(),
-        "it ran before the answer"
+        "the server ran before the answer"
     );
     assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 1);
     assert!(sandbox.dir().join("new").exists());
@@ -510,8 +511,8 @@ fn an_approval_of_a_tool_covers_the_program_of_its_server() {
 
 /// The server ends after each call, so the next call starts it again.
 #[test]
-fn a_server_that_changed_is_not_restarted_with_an_earlier_approval() {
-    let sandbox = project(CALLS, "permissions: {default: ask}");
+fn a_changed_server_is_not_restarted_with_an_earlier_approval() {
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: ask}");
     let ending = SERVER.replace(r#"$$\"}]}}" ;;"#, r#"$$\"}]}}"; exit ;;"#);
     assert_ne!(ending, SERVER);
     sandbox.write("p/server.sh", &ending);
@@ -533,8 +534,11 @@ fn a_server_that_changed_is_not_restarted_with_an_earlier_approval() {
 
 /// File tools ask before they change the program of a server.
 #[test]
-fn the_program_of_a_server_is_a_protected_place() {
-    let sandbox = project(CALLS, "workdir: project\n  permissions: {default: allow}");
+fn a_server_program_is_a_protected_file() {
+    let sandbox = project(
+        CALL_SCRIPT,
+        "workdir: project\n  permissions: {default: allow}",
+    );
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     let tools = "{ref: Tool/shell}, {ref: Tool/fs}";
     sandbox.write("p/goondan.yaml", &text.replace("{ref: Tool/shell}", tools));
@@ -551,7 +555,7 @@ fn the_program_of_a_server_is_a_protected_place() {
     assert!(explain("other.sh").starts_with("fs__write: allow\n"));
 }
 
-/// What a server says to a message; nothing to a notification.
+/// Returns the answer to a request, and `None` for a notification.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message["method"].as_str()? {
@@ -571,9 +575,9 @@ fn answer(message: &Value) -> Option<Value> {
     Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
-/// The project, with its server reached otherwise.
-fn reached_by(mcp: &str) -> Sandbox {
-    let sandbox = project(CALLS, "permissions: {default: allow}");
+/// Creates the project with another `mcp` entry for its server.
+fn project_with_server(mcp: &str) -> Sandbox {
+    let sandbox = project(CALL_SCRIPT, "permissions: {default: allow}");
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     let (before, rest) = text.split_once("  mcp:\n").unwrap();
     let (_, after) = rest.split_once("---\n").unwrap();
@@ -585,8 +589,8 @@ fn reached_by(mcp: &str) -> Sandbox {
 }
 
 #[test]
-fn a_server_on_a_socket_is_spoken_with() {
-    let sandbox = reached_by("{socket: server.sock}");
+fn a_server_on_a_unix_socket_is_called() {
+    let sandbox = project_with_server("{socket: server.sock}");
     let listener =
         std::os::unix::net::UnixListener::bind(sandbox.dir().join("p/server.sock")).unwrap();
     let server = std::thread::spawn(move || {
@@ -598,12 +602,12 @@ fn a_server_on_a_socket_is_spoken_with() {
             }
         }
     });
-    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    let outcome = sandbox.run_command(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert_eq!(outcome.ok(), "from afar\n");
     server.join().unwrap();
 }
 
-/// The head of a request, in lower case, and its message.
+/// Reads a request. Returns its head in lower case, and its message.
 fn request(stream: &mut std::net::TcpStream) -> Option<(String, Value)> {
     let mut reader = std::io::BufReader::new(stream);
     let mut head = String::new();
@@ -623,7 +627,7 @@ fn request(stream: &mut std::net::TcpStream) -> Option<(String, Value)> {
 }
 
 #[test]
-fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
+fn headers_are_sent_only_to_their_http_server() {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let elsewhere = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let (port, other) = (
@@ -631,7 +635,7 @@ fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
         elsewhere.local_addr().unwrap().port(),
     );
     let key = "{X-Key: {valueFrom: {env: WANTED}}}";
-    let sandbox = reached_by(&format!(
+    let sandbox = project_with_server(&format!(
         "{{url: 'http://127.0.0.1:{port}/mcp', headers: {key}}}"
     ));
     std::thread::spawn(move || {
@@ -661,13 +665,13 @@ fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
             .unwrap();
         }
     });
-    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    let outcome = sandbox.run_command(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert_eq!(outcome.ok(), "from afar\n");
-    // The same server, at an address from which it sends us elsewhere.
-    let sandbox = reached_by(&format!(
+    // At this path, the server redirects to another address.
+    let sandbox = project_with_server(&format!(
         "{{url: 'http://127.0.0.1:{port}/moved', headers: {key}}}"
     ));
-    let outcome = sandbox.finished(command(
+    let outcome = sandbox.run_command(command(
         &sandbox,
         &["mcp", "list", "--project", "p", "--connect"],
     ));
@@ -676,5 +680,8 @@ fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
         "{outcome:?}"
     );
     elsewhere.set_nonblocking(true).unwrap();
-    assert!(elsewhere.accept().is_err(), "it was reached elsewhere");
+    assert!(
+        elsewhere.accept().is_err(),
+        "the other address received a request"
+    );
 }

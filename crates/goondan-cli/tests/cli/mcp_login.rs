@@ -184,7 +184,7 @@ fn login(sandbox: &Sandbox) -> (String, String) {
 }
 
 #[test]
-fn tokens_of_a_login_are_masked_and_its_url_is_no_argument() {
+fn login_tokens_are_masked_and_the_url_is_not_a_program_argument() {
     let sandbox = project(None);
     let (shown, url) = login(&sandbox);
     assert!(shown.contains("Logged in to the server"), "{shown}");

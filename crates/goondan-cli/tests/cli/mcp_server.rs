@@ -1,16 +1,16 @@
-//! `gdn` as an MCP server: over a pipe in both eras of the protocol, and for a `gdn` that is its client.
+//! `gdn` as an MCP server: over stdio in both protocol revisions, and with another `gdn` as client.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, answers};
+use crate::json_rpc_client::{Peer, is_response_to};
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
 
-/// An agent that asks before it runs a command, and that can be stuck.
-const RUNS: &str = "\
+/// The agent runs a command for the input `run`, and hangs for the input `stuck`.
+const COMMAND_SCRIPT: &str = "\
 rules:
   - {when: {role: user, contains: stuck}, reply: {text: late, delayMs: 600000}}
   - {when: {role: user, contains: run}, reply: {text: Look., calls: [{id: c, tool: bash__exec, args: {command: echo hi}}]}}
@@ -18,24 +18,23 @@ rules:
 default: {text: 'heard {{ input }}'}
 ";
 
-const OLD: &str = "2025-11-25";
-const NEW: &str = "2026-07-28";
+const OLD_REVISION: &str = "2025-11-25";
+const NEW_REVISION: &str = "2026-07-28";
 
-/// The trace of the client.
-const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+/// Trace id of the client.
+const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// A client in one of the eras, which can ask its person.
+/// A client of one protocol revision that supports elicitation.
 struct Client {
     peer: Peer,
     revision: &'static str,
 }
 
-/// What came of a call.
-struct Called {
+struct CallResult {
     result: Value,
 }
 
-impl Called {
+impl CallResult {
     fn text(&self) -> &str {
         self.result["content"][0]["text"].as_str().unwrap()
     }
@@ -47,23 +46,22 @@ impl Client {
             peer: Peer::start(sandbox, &["mcp", "serve", "p"]),
             revision,
         };
-        if revision == OLD {
+        if revision == OLD_REVISION {
             let capabilities = json!({"elicitation": {}});
-            let who = json!({"name": "test", "version": "1"});
-            let hello = json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": who});
-            let id = client.peer.request("initialize", hello);
-            client.hear(id);
+            let client_info = json!({"name": "test", "version": "1"});
+            let initialize = json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client_info});
+            let id = client.peer.request("initialize", initialize);
+            client.read_response(id);
             client.peer.notify("notifications/initialized", json!({}));
         }
         client
     }
 
-    /// What each request says of the client in the newer era.
+    /// Returns the `_meta` of a request. In the new revision, it describes the client.
     fn meta(&self) -> Value {
-        let mut meta =
-            json!({"progressToken": "p", "traceparent": format!("00-{TRACE}-b7ad6b7169203331-01")});
-        if self.revision == NEW {
-            meta["io.modelcontextprotocol/protocolVersion"] = NEW.into();
+        let mut meta = json!({"progressToken": "p", "traceparent": format!("00-{TRACE_ID}-b7ad6b7169203331-01")});
+        if self.revision == NEW_REVISION {
+            meta["io.modelcontextprotocol/protocolVersion"] = NEW_REVISION.into();
             meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test", "version": "1"});
             meta["io.modelcontextprotocol/clientCapabilities"] =
                 json!({"elicitation": {"form": {}}});
@@ -76,7 +74,7 @@ impl Client {
         self.peer.request(method, params)
     }
 
-    fn begin(&mut self, message: &str, conversation: &str) -> u64 {
+    fn start_call(&mut self, message: &str, conversation: &str) -> u64 {
         let arguments = json!({"input": message, "conversation": conversation});
         self.request(
             "tools/call",
@@ -84,8 +82,8 @@ impl Client {
         )
     }
 
-    /// Reads on until the request is answered. A person is always asked and says yes.
-    fn hear(&mut self, id: u64) -> Called {
+    /// Reads until the request is answered. Accepts all approval requests in between.
+    fn read_response(&mut self, id: u64) -> CallResult {
         loop {
             let line = self.peer.line();
             if line["method"] == "elicitation/create" {
@@ -100,8 +98,8 @@ impl Client {
                     json!({"action": "accept", "content": {"answer": "once"}}),
                 );
             }
-            if answers(&line, id) {
-                return Called {
+            if is_response_to(&line, id) {
+                return CallResult {
                     result: line["result"].clone(),
                 };
             }
@@ -109,8 +107,8 @@ impl Client {
     }
 }
 
-fn asking() -> Sandbox {
-    let sandbox = scripted(RUNS);
+fn project_with_approvals() -> Sandbox {
+    let sandbox = scripted(COMMAND_SCRIPT);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let project = manifest(model, "permissions: {default: ask}");
     sandbox.write(
@@ -124,20 +122,20 @@ fn asking() -> Sandbox {
 }
 
 #[test]
-fn an_agent_is_a_tool_in_both_eras() {
-    for revision in [OLD, NEW] {
-        let sandbox = asking();
+fn an_agent_is_a_tool_in_both_protocol_revisions() {
+    for revision in [OLD_REVISION, NEW_REVISION] {
+        let sandbox = project_with_approvals();
         let mut client = Client::start(&sandbox, revision);
         let id = client.request("tools/list", json!({}));
-        let tools = client.hear(id).result["tools"].clone();
+        let tools = client.read_response(id).result["tools"].clone();
         assert_eq!(
             (&tools[0]["name"], &tools[0]["description"]),
             (&json!("ask_a"), &json!("Runs things."))
         );
         assert_eq!(tools.as_array().map(Vec::len), Some(1));
 
-        let id = client.begin("one", "k");
-        let called = client.hear(id);
+        let id = client.start_call("one", "k");
+        let called = client.read_response(id);
         assert_eq!(called.text(), "heard one");
         assert_eq!(
             called.result["structuredContent"],
@@ -150,7 +148,7 @@ fn an_agent_is_a_tool_in_both_eras() {
             json!({"message": "m", "more": 1}),
         ] {
             let id = client.request("tools/call", json!({"name": "ask_a", "arguments": wrong}));
-            let refused = client.hear(id);
+            let refused = client.read_response(id);
             assert_eq!(refused.result["isError"], true, "{wrong}");
             assert!(
                 refused.text().starts_with("[E_SERVE_REQUEST]"),
@@ -161,40 +159,40 @@ fn an_agent_is_a_tool_in_both_eras() {
         client.peer.close();
         assert!(
             sandbox
-                .gdn(&["logs", "--trace", TRACE])
+                .gdn(&["logs", "--trace", TRACE_ID])
                 .ok()
                 .contains("turn.started"),
-            "the turn is in the client's trace"
+            "the turn belongs to the trace of the client"
         );
     }
 }
 
 #[test]
-fn a_person_at_the_client_is_asked_while_the_call_runs() {
-    let sandbox = asking();
-    let mut client = Client::start(&sandbox, OLD);
-    let id = client.begin("run", "k");
-    assert_eq!(client.hear(id).text(), "It said ok.");
+fn an_older_client_answers_an_approval_request_during_the_call() {
+    let sandbox = project_with_approvals();
+    let mut client = Client::start(&sandbox, OLD_REVISION);
+    let id = client.start_call("run", "k");
+    assert_eq!(client.read_response(id).text(), "It said ok.");
     client.peer.close();
 }
 
 #[test]
-fn a_person_at_the_client_is_asked_between_two_calls() {
-    let sandbox = asking();
-    let mut client = Client::start(&sandbox, NEW);
-    let id = client.begin("run", "k");
-    let asked = client.hear(id).result;
-    assert_eq!(asked["resultType"], "input_required");
-    // A client that brings no answer is told again what is wanted.
-    let state = asked["requestState"].clone();
+fn a_newer_client_answers_an_approval_request_with_a_second_call() {
+    let sandbox = project_with_approvals();
+    let mut client = Client::start(&sandbox, NEW_REVISION);
+    let id = client.start_call("run", "k");
+    let first_result = client.read_response(id).result;
+    assert_eq!(first_result["resultType"], "input_required");
+    // A repeated call without an answer receives the same input request.
+    let state = first_result["requestState"].clone();
     let empty = json!({"name": "ask_a", "arguments": {"message": "run"}, "requestState": state});
     let id = client.request("tools/call", empty);
     assert_eq!(
-        client.hear(id).result["inputRequests"],
-        asked["inputRequests"]
+        client.read_response(id).result["inputRequests"],
+        first_result["inputRequests"]
     );
-    for (name, told) in [("ask_a", "It said ok."), ("ask_a", "It said ok.")] {
-        let answers: Value = asked["inputRequests"]
+    for (name, expected) in [("ask_a", "It said ok."), ("ask_a", "It said ok.")] {
+        let answers: Value = first_result["inputRequests"]
             .as_object()
             .unwrap()
             .keys()
@@ -207,36 +205,36 @@ fn a_person_at_the_client_is_asked_between_two_calls() {
             .collect::<serde_json::Map<_, _>>()
             .into();
         let again = json!({"name": name, "arguments": {"message": "run"}, "requestState": state, "inputResponses": answers});
-        // The second time the turn is over: its result is told again, and no other turn begins.
+        // At the second call, the turn is over: its result is repeated, and no turn starts.
         let id = client.request("tools/call", again);
-        assert_eq!(client.hear(id).text(), told);
+        assert_eq!(client.read_response(id).text(), expected);
     }
     let forged = json!({"name": "ask_a", "arguments": {"message": "run"}, "requestState": "evt-0"});
     let id = client.request("tools/call", forged);
-    assert_eq!(client.hear(id).result, Value::Null);
+    assert_eq!(client.read_response(id).result, Value::Null);
     client.peer.close();
 }
 
 #[test]
-fn a_call_that_is_given_up_cancels_its_turn() {
-    for revision in [OLD, NEW] {
-        let sandbox = asking();
+fn a_cancelled_call_cancels_its_turn() {
+    for revision in [OLD_REVISION, NEW_REVISION] {
+        let sandbox = project_with_approvals();
         let mut client = Client::start(&sandbox, revision);
-        let stuck = client.begin("stuck", "k");
+        let stuck = client.start_call("stuck", "k");
         while client.peer.line()["params"]["message"] != "a: step 1" {}
         client.peer.notify(
             "notifications/cancelled",
             json!({"requestId": stuck, "reason": "enough"}),
         );
-        // The next turn of that conversation waits for the end of this one.
-        let id = client.begin("next", "k");
-        assert_eq!(client.hear(id).text(), "heard next");
+        // The next turn of the conversation waits for the end of the cancelled turn.
+        let id = client.start_call("next", "k");
+        assert_eq!(client.read_response(id).text(), "heard next");
         client.peer.close();
     }
 }
 
-/// A project whose Tool is the swarm in `p`, as a server that is described like that.
-fn calling(sandbox: &Sandbox, server: &str) {
+/// Writes a project `outer` whose Tool `inner` is an MCP server. `server` is its description.
+fn write_outer_project(sandbox: &Sandbox, server: &str) {
     let model = "{provider: scripted, model: any}";
     let tool = format!("kind: Tool\nmetadata: {{name: inner}}\nspec: {{mcp: {{{server}}}}}\n");
     let project =
@@ -247,7 +245,7 @@ fn calling(sandbox: &Sandbox, server: &str) {
     );
 }
 
-fn call(sandbox: &Sandbox) -> String {
+fn call_inner_agent(sandbox: &Sandbox) -> String {
     let arguments = r#"{"input": "hi", "conversation": "k"}"#;
     let outcome = sandbox.gdn(&[
         "tool",
@@ -266,7 +264,7 @@ fn call(sandbox: &Sandbox) -> String {
 const ANSWER: &str = r#"{"answer":"heard hi","conversation":"k"}"#;
 
 #[test]
-fn gdn_calls_gdn_over_a_pipe() {
+fn gdn_calls_gdn_over_stdio() {
     for protocol in ["", ", protocol: '2025-11-25'", ", protocol: '2026-07-28'"] {
         let sandbox = scripted(ECHO);
         let (state, gdn) = (sandbox.dir().join("inner-state"), env!("CARGO_BIN_EXE_gdn"));
@@ -274,15 +272,15 @@ fn gdn_calls_gdn_over_a_pipe() {
             "{{GOONDAN_STATE_ROOT: '{}', GOONDAN_TRUST: '1'}}",
             state.display()
         );
-        calling(
+        write_outer_project(
             &sandbox,
             &format!("command: '{gdn}', args: [mcp, serve, ../p], env: {env}{protocol}"),
         );
-        assert_eq!(call(&sandbox), ANSWER, "{protocol}");
+        assert_eq!(call_inner_agent(&sandbox), ANSWER, "{protocol}");
     }
 }
 
-/// `gdn serve`, which ends with the test.
+/// A `gdn serve` that is killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -307,18 +305,18 @@ fn gdn_calls_gdn_over_http() {
     BufReader::new(server.0.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let told: Value = serde_json::from_str(&line).unwrap();
-    let token = std::fs::read_to_string(told["tokenFile"].as_str().unwrap()).unwrap();
-    let url = told["url"].as_str().unwrap();
-    for protocol in [OLD, NEW] {
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap();
+    let url = ready["url"].as_str().unwrap();
+    for protocol in [OLD_REVISION, NEW_REVISION] {
         let headers = format!("{{Authorization: 'Bearer {}'}}", token.trim());
-        calling(
+        write_outer_project(
             &sandbox,
             &format!("url: '{url}/mcp', headers: {headers}, protocol: '{protocol}'"),
         );
-        assert_eq!(call(&sandbox), ANSWER, "{protocol}");
+        assert_eq!(call_inner_agent(&sandbox), ANSWER, "{protocol}");
     }
-    calling(&sandbox, &format!("url: '{url}/mcp'"));
+    write_outer_project(&sandbox, &format!("url: '{url}/mcp'"));
     let refused = sandbox.gdn(&[
         "tool",
         "call",

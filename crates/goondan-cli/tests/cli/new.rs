@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::projects::{ECHO, scripted};
 use crate::sandbox::Sandbox;
 
-/// The commands that are printed behind `Next:`, without `gdn`.
-fn next(printed: &str) -> Vec<Vec<String>> {
+/// Returns the commands that are printed after `Next:`, without `gdn`.
+fn next_commands(printed: &str) -> Vec<Vec<String>> {
     let (_, commands) = printed.split_once("Next:\n").unwrap();
     let words = |line: &str| {
         line.trim()
@@ -20,19 +20,19 @@ fn next(printed: &str) -> Vec<Vec<String>> {
     commands.lines().map(words).collect()
 }
 
-/// Does what the scaffold says, and checks that it works.
-fn follow(sandbox: &Sandbox, printed: &str) {
-    let [build, test, run] = next(printed).try_into().unwrap();
+/// Runs the printed commands of a new tool with a build.
+fn assert_tool_builds_and_runs(sandbox: &Sandbox, printed: &str) {
+    let [build, test, run] = next_commands(printed).try_into().unwrap();
     let gdn = |words: &[String]| {
-        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        sandbox.gdn_with_toolchain(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(gdn(&build).ok().starts_with("Built Tool/"));
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "desserts\n");
 }
 
-/// A tool in a language that a runtime reads needs no build.
-fn follow_module(lang: &str) {
+/// Creates a tool in a script language, which needs no build, and runs the printed commands.
+fn assert_tool_runs(lang: &str) {
     let sandbox = Sandbox::new();
     let printed = sandbox
         .gdn(&["new", "tool", "word-play", "--lang", lang])
@@ -41,16 +41,16 @@ fn follow_module(lang: &str) {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!(format!("new tool in {lang}"), printed));
-    let [test, run] = next(&printed).try_into().unwrap();
+    let [test, run] = next_commands(&printed).try_into().unwrap();
     let gdn = |words: &[String]| {
-        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        sandbox.gdn_with_toolchain(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "desserts\n");
 }
 
-/// An extension in a library is built first.
-fn follow_library(lang: &str) {
+/// Creates an extension in a library, builds it, and runs the printed commands.
+fn assert_library_extension_runs(lang: &str) {
     let sandbox = Sandbox::new();
     let printed = sandbox
         .gdn(&["new", "extension", "turn-count", "--lang", lang])
@@ -60,11 +60,11 @@ fn follow_library(lang: &str) {
         .settings()
         .bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
     if lang == "rust" {
-        lock(&sandbox.dir().join("extensions/turn-count"));
+        copy_lockfile(&sandbox.dir().join("extensions/turn-count"));
     }
-    let [build, test, run] = next(&printed).try_into().unwrap();
+    let [build, test, run] = next_commands(&printed).try_into().unwrap();
     let gdn = |words: &[String]| {
-        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        sandbox.gdn_with_toolchain(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(gdn(&build).ok().starts_with("Built Extension/turn-count"));
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
@@ -72,19 +72,20 @@ fn follow_library(lang: &str) {
 }
 
 #[test]
-fn an_extension_in_rust_builds_and_runs_as_it_is() {
-    follow_library("rust");
+fn a_new_rust_extension_builds_and_runs_unchanged() {
+    assert_library_extension_runs("rust");
 }
 
 #[test]
-fn an_extension_in_c_builds_and_runs_as_it_is() {
-    if has("cc", &[]) {
-        follow_library("c");
+fn a_new_c_extension_builds_and_runs_unchanged() {
+    if is_installed("cc", &[]) {
+        assert_library_extension_runs("c");
     }
 }
 
-/// The same of an extension; and in a project, which gets a resource of it.
-fn follow_extension(lang: &str) {
+/// Creates an extension in a script language, and runs the printed commands. In a project, the
+/// extension is added as a resource.
+fn assert_extension_runs(lang: &str) {
     let sandbox = Sandbox::new();
     let printed = sandbox
         .gdn(&["new", "extension", "turn-count", "--lang", lang])
@@ -93,90 +94,98 @@ fn follow_extension(lang: &str) {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
-    let [test, run] = next(&printed).try_into().unwrap();
+    let [test, run] = next_commands(&printed).try_into().unwrap();
     let gdn = |words: &[String]| {
-        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        sandbox.gdn_with_toolchain(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "Hello.\n");
-    let around = scripted(ECHO);
-    let project = std::fs::read_to_string(around.dir().join("p/goondan.yaml")).unwrap();
-    around.write("goondan.yaml", &project);
-    around.write("script.yaml", ECHO);
-    std::fs::remove_dir_all(around.dir().join("p")).unwrap();
-    around
+    let project_sandbox = scripted(ECHO);
+    let project = std::fs::read_to_string(project_sandbox.dir().join("p/goondan.yaml")).unwrap();
+    project_sandbox.write("goondan.yaml", &project);
+    project_sandbox.write("script.yaml", ECHO);
+    std::fs::remove_dir_all(project_sandbox.dir().join("p")).unwrap();
+    project_sandbox
         .gdn(&["new", "extension", "turn-count", "--lang", lang])
         .ok();
-    assert!(around.dir().join("extensions/turn-count.yaml").is_file());
-    around.gdn(&["validate"]).ok();
+    assert!(
+        project_sandbox
+            .dir()
+            .join("extensions/turn-count.yaml")
+            .is_file()
+    );
+    project_sandbox.gdn(&["validate"]).ok();
 }
 
-/// Whether `program` says a version, and one of `versions` where some are given.
-#[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
-fn has(program: &str, versions: &[&str]) -> bool {
-    let said = Command::new(program)
+/// Returns true if `program --version` works, and prints one of `versions` unless they are empty.
+#[allow(clippy::print_stderr, reason = "reports why a test is skipped")]
+fn is_installed(program: &str, versions: &[&str]) -> bool {
+    let version_output = Command::new(program)
         .arg("--version")
         .output()
-        .map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let is_there = said.is_ok_and(|said| {
-        versions.is_empty() || versions.iter().any(|version| said.starts_with(version))
+        .map(|version_output| String::from_utf8_lossy(&version_output.stdout).into_owned());
+    let has_version = version_output.is_ok_and(|version_output| {
+        versions.is_empty()
+            || versions
+                .iter()
+                .any(|version| version_output.starts_with(version))
     });
-    if !is_there {
+    if !has_version {
         eprintln!("skipped: there is no {program} {}", versions.join(" or "));
     }
-    is_there
+    has_version
 }
 
 #[test]
-fn an_extension_in_javascript_runs_as_it_is() {
-    if has("node", &[]) {
-        follow_extension("js");
+fn a_new_javascript_extension_runs_unchanged() {
+    if is_installed("node", &[]) {
+        assert_extension_runs("js");
     }
 }
 
 #[test]
-fn a_tool_in_javascript_runs_as_it_is() {
-    if has("node", &[]) {
-        follow_module("js");
+fn a_new_javascript_tool_runs_unchanged() {
+    if is_installed("node", &[]) {
+        assert_tool_runs("js");
     }
 }
 
 #[test]
-fn an_extension_in_typescript_runs_as_it_is() {
-    if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
-        follow_extension("ts");
+fn a_new_typescript_extension_runs_unchanged() {
+    if is_installed("bun", &[]) || is_installed("node", &["v23.", "v24.", "v25."]) {
+        assert_extension_runs("ts");
     }
 }
 
 #[test]
-fn a_tool_in_typescript_runs_as_it_is() {
-    if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
-        follow_module("ts");
+fn a_new_typescript_tool_runs_unchanged() {
+    if is_installed("bun", &[]) || is_installed("node", &["v23.", "v24.", "v25."]) {
+        assert_tool_runs("ts");
     }
 }
 
 #[test]
-fn an_extension_in_python_runs_as_it_is() {
-    if has("python3", &[]) {
-        follow_extension("python");
+fn a_new_python_extension_runs_unchanged() {
+    if is_installed("python3", &[]) {
+        assert_extension_runs("python");
     }
 }
 
 #[test]
-fn a_tool_in_python_runs_as_it_is() {
-    if has("python3", &[]) {
-        follow_module("python");
+fn a_new_python_tool_runs_unchanged() {
+    if is_installed("python3", &[]) {
+        assert_tool_runs("python");
     }
 }
 
-/// What a new crate would look up in the registry is what this workspace is locked to.
-fn lock(folder: &Path) {
+/// Copies the lockfile of this workspace to a new crate, so that it needs no registry.
+fn copy_lockfile(folder: &Path) {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
 }
 
 #[test]
-fn a_tool_in_rust_builds_and_runs_as_it_is() {
+fn a_new_rust_tool_builds_and_runs_unchanged() {
     let sandbox = scripted(ECHO);
     let printed = sandbox
         .gdn(&["new", "tool", "word-play", "--lang", "rust"])
@@ -185,12 +194,12 @@ fn a_tool_in_rust_builds_and_runs_as_it_is() {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("new tool in rust", printed));
-    lock(&sandbox.dir().join("tools/word-play"));
-    follow(&sandbox, &printed);
+    copy_lockfile(&sandbox.dir().join("tools/word-play"));
+    assert_tool_builds_and_runs(&sandbox, &printed);
 }
 
 #[test]
-fn a_tool_in_c_builds_and_runs_as_it_is() {
+fn a_new_c_tool_builds_and_runs_unchanged() {
     if Command::new("cc").arg("--version").output().is_err() {
         eprintln!("skipped: there is no C compiler `cc`");
         return;
@@ -215,11 +224,11 @@ fn a_tool_in_c_builds_and_runs_as_it_is() {
         .gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"])
         .ok()
         .to_owned();
-    follow(&sandbox, &plain);
+    assert_tool_builds_and_runs(&sandbox, &plain);
 }
 
 #[test]
-fn the_project_around_gets_a_resource() {
+fn new_tool_adds_a_resource_to_the_enclosing_project() {
     let sandbox = scripted(ECHO);
     let project = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     sandbox.write(
@@ -228,13 +237,13 @@ fn the_project_around_gets_a_resource() {
     );
     sandbox.write("script.yaml", ECHO);
     std::fs::remove_dir_all(sandbox.dir().join("p")).unwrap();
-    let told = sandbox
+    let printed = sandbox
         .gdn(&["new", "tool", "word-play", "--lang", "rust"])
         .ok()
         .to_owned();
     assert!(
-        told.ends_with("To use it, add `- ref: Tool/word-play` to an agent's `tools`.\n"),
-        "{told}"
+        printed.ends_with("To use it, add `- ref: Tool/word-play` to an agent's `tools`.\n"),
+        "{printed}"
     );
     let resource = std::fs::read_to_string(sandbox.dir().join("tools/word-play.yaml")).unwrap();
     insta::assert_snapshot!("resource of a new tool", resource);
@@ -242,7 +251,7 @@ fn the_project_around_gets_a_resource() {
     assert_eq!(
         outcome.stdout.lines().count(),
         1,
-        "its library alone is missing: {outcome:#?}"
+        "only the library is missing: {outcome:#?}"
     );
     assert!(
         outcome
@@ -252,8 +261,9 @@ fn the_project_around_gets_a_resource() {
     );
 }
 
-/// A connector of a runtime: its case, and typed lines that are answered.
-fn follow_connector(lang: &str) {
+/// Creates a connector in a script language, and runs its test case. In a project, its connection
+/// has a route.
+fn assert_connector_runs(lang: &str) {
     let sandbox = Sandbox::new();
     let printed = sandbox
         .gdn(&["new", "connector", "kitchen", "--lang", lang])
@@ -262,25 +272,25 @@ fn follow_connector(lang: &str) {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!(format!("new connector in {lang}"), printed));
-    let [test, serve] = next(&printed).try_into().unwrap();
+    let [test, serve] = next_commands(&printed).try_into().unwrap();
     let test: Vec<&str> = test.iter().map(String::as_str).collect();
     assert!(
         sandbox
-            .gdn_building(&test)
+            .gdn_with_toolchain(&test)
             .ok()
             .ends_with("1 passed, 0 failed\n")
     );
     assert_eq!(serve, ["serve", "-vv", "connectors/kitchen"]);
-    let around = scripted(ECHO);
-    let project = std::fs::read_to_string(around.dir().join("p/goondan.yaml")).unwrap();
-    around.write("goondan.yaml", &project);
-    around.write("script.yaml", ECHO);
-    std::fs::remove_dir_all(around.dir().join("p")).unwrap();
-    around
+    let project_sandbox = scripted(ECHO);
+    let project = std::fs::read_to_string(project_sandbox.dir().join("p/goondan.yaml")).unwrap();
+    project_sandbox.write("goondan.yaml", &project);
+    project_sandbox.write("script.yaml", ECHO);
+    std::fs::remove_dir_all(project_sandbox.dir().join("p")).unwrap();
+    project_sandbox
         .gdn(&["new", "connector", "kitchen", "--lang", lang])
         .ok();
-    around.gdn(&["validate"]).ok();
-    let route = around.gdn(&["connection", "test", "kitchen"]);
+    project_sandbox.gdn(&["validate"]).ok();
+    let route = project_sandbox.gdn(&["connection", "test", "kitchen"]);
     assert!(
         route.ok().contains("goes to   a:kitchen"),
         "{}",
@@ -289,7 +299,7 @@ fn follow_connector(lang: &str) {
 }
 
 #[test]
-fn a_connector_in_rust_builds_and_runs_as_it_is() {
+fn a_new_rust_connector_builds_and_passes_its_test_unchanged() {
     let sandbox = Sandbox::new();
     let printed = sandbox
         .gdn(&["new", "connector", "kitchen", "--lang", "rust"])
@@ -298,10 +308,10 @@ fn a_connector_in_rust_builds_and_runs_as_it_is() {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("new connector in rust", printed));
-    lock(&sandbox.dir().join("connectors/kitchen"));
-    let [build, test, serve] = next(&printed).try_into().unwrap();
+    copy_lockfile(&sandbox.dir().join("connectors/kitchen"));
+    let [build, test, serve] = next_commands(&printed).try_into().unwrap();
     let gdn = |words: &[String]| {
-        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        sandbox.gdn_with_toolchain(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(gdn(&build).ok().starts_with("Built Connector/kitchen"));
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
@@ -310,28 +320,28 @@ fn a_connector_in_rust_builds_and_runs_as_it_is() {
 }
 
 #[test]
-fn a_connector_in_javascript_runs_as_it_is() {
-    if has("node", &[]) {
-        follow_connector("js");
+fn a_new_javascript_connector_passes_its_test_unchanged() {
+    if is_installed("node", &[]) {
+        assert_connector_runs("js");
     }
 }
 
 #[test]
-fn a_connector_in_typescript_runs_as_it_is() {
-    if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
-        follow_connector("ts");
+fn a_new_typescript_connector_passes_its_test_unchanged() {
+    if is_installed("bun", &[]) || is_installed("node", &["v23.", "v24.", "v25."]) {
+        assert_connector_runs("ts");
     }
 }
 
 #[test]
-fn a_connector_in_python_runs_as_it_is() {
-    if has("python3", &[]) {
-        follow_connector("python");
+fn a_new_python_connector_passes_its_test_unchanged() {
+    if is_installed("python3", &[]) {
+        assert_connector_runs("python");
     }
 }
 
 #[test]
-fn nothing_is_overwritten_and_names_are_checked() {
+fn new_rejects_invalid_names_and_existing_directories() {
     let cases: [(&str, &[&str]); 8] = [
         (
             "new connector with a bad name",
@@ -374,9 +384,8 @@ fn nothing_is_overwritten_and_names_are_checked() {
     );
 }
 
-/// What only opening a library shows is told at the line of the YAML that it is about.
 #[test]
-fn a_library_that_is_not_what_the_yaml_says_is_told_at_its_line() {
+fn a_library_that_differs_from_the_yaml_is_reported_at_its_line() {
     if Command::new("cc").arg("--version").output().is_err() {
         eprintln!("skipped: there is no C compiler `cc`");
         return;

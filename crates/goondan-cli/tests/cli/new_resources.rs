@@ -97,7 +97,7 @@ fn a_resource_with_errors_is_not_kept() {
 }
 
 #[test]
-fn a_new_project_can_use_a_real_provider() {
+fn init_with_a_provider_configures_its_model_and_key() {
     for (provider, variable) in [("anthropic", Some("ANTHROPIC_API_KEY")), ("ollama", None)] {
         let sandbox = Sandbox::new();
         let created = sandbox.gdn(&["init", "swarm", "--provider", provider]);
@@ -138,7 +138,7 @@ fn a_new_project_can_use_a_real_provider() {
 
 /// One file with one agent runs, and its short forms can be printed in full.
 #[test]
-fn an_agent_alone_is_a_project() {
+fn a_single_agent_is_a_project_that_can_be_expanded() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "p/goondan.yaml",

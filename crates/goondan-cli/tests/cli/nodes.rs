@@ -1,4 +1,4 @@
-//! Several `gdn serve` on one database. Without a database (see tests/postgres.sh) all of it is skipped.
+//! Several `gdn serve` on one database. Skipped without a database (see tests/postgres.sh).
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -16,8 +16,9 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// The model answers with `text` after a while. `None`, and a message, where there is no database.
-    #[allow(clippy::print_stderr, reason = "a test says that it skips")]
+    /// Creates a cluster whose model answers with `text` after `millis`. Prints a message and
+    /// returns `None` without a database.
+    #[allow(clippy::print_stderr, reason = "reports that the test is skipped")]
     fn new(text: &str, millis: u32) -> Option<Self> {
         let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
             eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
@@ -37,7 +38,7 @@ impl Cluster {
         self.sandbox.write("p/goondan.yaml", &manifest(&model, ""));
     }
 
-    /// A node with a state root of its own, as if it were on a machine of its own.
+    /// Starts a node with its own state root, as on another machine.
     fn node(&self, name: &str, turns: &str) -> Node {
         let root = self.sandbox.dir().join(name);
         let arguments = [
@@ -69,29 +70,29 @@ impl Cluster {
         serde_json::from_str(outcome.ok()).unwrap()
     }
 
-    /// What is known of a node, once that is so.
-    fn once(&self, node: &Node, is_so: impl Fn(&Value) -> bool) -> Value {
+    /// Waits until the row of the node meets the condition. Returns the row.
+    fn wait_for_node(&self, node: &Node, condition: impl Fn(&Value) -> bool) -> Value {
         loop {
             let nodes = self.gdn(&["nodes"]);
             let mut nodes = nodes.as_array().unwrap().iter();
             if let Some(found) =
-                nodes.find(|found| found["process"] == node.child.id() && is_so(found))
+                nodes.find(|found| found["process"] == node.child.id() && condition(found))
             {
                 return found.clone();
             }
         }
     }
 
-    /// A leader, and a worker that was told to end while it runs a turn.
-    fn with_a_worker_that_finishes(&self) -> (Node, Node) {
+    /// Starts a leader, and a worker that received SIGTERM while it runs a turn.
+    fn with_finishing_worker(&self) -> (Node, Node) {
         let leader = self.node("leader", "0");
-        self.once(&leader, |node| node["state"] == "leader");
+        self.wait_for_node(&leader, |node| node["state"] == "leader");
         let mut worker = self.node("worker", "5");
-        self.once(&worker, |node| node["state"] == "worker");
+        self.wait_for_node(&worker, |node| node["state"] == "worker");
         self.send("hi");
-        self.once(&worker, |node| node["running"] == 1);
+        self.wait_for_node(&worker, |node| node["running"] == 1);
         worker.signal("TERM");
-        worker.until("Finishing the running turns");
+        worker.read_until_line("Finishing the running turns");
         (leader, worker)
     }
 
@@ -99,7 +100,7 @@ impl Cluster {
         self.gdn(&["send", text, "--project", "p"]);
     }
 
-    /// The messages of the conversation, once there are so many.
+    /// Waits until the conversation has at least `count` messages. Returns them as JSON text.
     fn messages(&self, count: usize) -> String {
         loop {
             let shown = self.gdn(&["instance", "show", "a:main", "--project", "p"]);
@@ -131,16 +132,16 @@ impl Node {
         );
     }
 
-    /// Reads on until a line begins like that.
-    fn until(&mut self, begins: &str) {
+    /// Reads until a line starts with `prefix`.
+    fn read_until_line(&mut self, prefix: &str) {
         let mut lines = self.stderr.by_ref().lines();
         assert!(
-            lines.any(|line| line.unwrap().starts_with(begins)),
-            "{begins}"
+            lines.any(|line| line.unwrap().starts_with(prefix)),
+            "{prefix}"
         );
     }
 
-    fn exit(&mut self) -> Option<i32> {
+    fn exit_code(&mut self) -> Option<i32> {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         self.child.wait().unwrap().code()
@@ -149,20 +150,20 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It has ended already, or nobody wants it any more.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn a_worker_that_gets_sigterm_ends_its_turns_and_takes_no_more() {
+fn a_worker_finishes_its_turns_after_sigterm_and_accepts_no_others() {
     let Some(cluster) = Cluster::new("late", 5_000) else {
         return;
     };
-    let (_leader, mut worker) = cluster.with_a_worker_that_finishes();
+    let (_leader, mut worker) = cluster.with_finishing_worker();
     cluster.send("and now?");
-    assert_eq!(worker.exit(), Some(0));
+    assert_eq!(worker.exit_code(), Some(0));
     cluster.messages(4);
     let logs = cluster.sandbox.gdn(&[
         "logs",
@@ -177,48 +178,48 @@ fn a_worker_that_gets_sigterm_ends_its_turns_and_takes_no_more() {
         .lines()
         .filter(|line| line.contains(r#""turn.started""#))
         .count();
-    assert_eq!(started, 2, "neither turn was begun twice: {}", logs.stdout);
+    assert_eq!(started, 2, "each turn started once: {}", logs.stdout);
 }
 
 #[test]
-fn a_leader_that_gets_sigterm_ends_well() {
+fn a_leader_exits_with_0_after_sigterm() {
     let Some(cluster) = Cluster::new("late", 0) else {
         return;
     };
     let mut leader = cluster.node("leader", "5");
-    leader.until("Serving the swarm");
+    leader.read_until_line("Serving the swarm");
     leader.signal("TERM");
-    assert_eq!(leader.exit(), Some(0));
+    assert_eq!(leader.exit_code(), Some(0));
 }
 
 #[test]
-fn a_worker_that_is_told_twice_leaves_its_turns_to_others() {
+fn a_second_sigterm_hands_a_workers_turns_to_the_leader() {
     let Some(cluster) = Cluster::new("late", 600_000) else {
         return;
     };
-    let (leader, mut worker) = cluster.with_a_worker_that_finishes();
+    let (leader, mut worker) = cluster.with_finishing_worker();
     worker.signal("TERM");
-    assert_eq!(worker.exit(), Some(143));
-    cluster.once(&leader, |node| node["running"] == 1);
+    assert_eq!(worker.exit_code(), Some(143));
+    cluster.wait_for_node(&leader, |node| node["running"] == 1);
 }
 
 #[test]
-fn a_worker_takes_up_the_project_that_the_leader_has_reloaded() {
+fn a_worker_loads_the_project_that_the_leader_reloaded() {
     let Some(cluster) = Cluster::new("first", 0) else {
         return;
     };
     let leader = cluster.node("leader", "0");
-    let before = cluster.once(&leader, |node| {
+    let before = cluster.wait_for_node(&leader, |node| {
         node["state"] == "leader" && node["generation"].is_string()
     });
     let worker = cluster.node("worker", "5");
-    cluster.once(&worker, |node| node["state"] == "worker");
+    cluster.wait_for_node(&worker, |node| node["state"] == "worker");
     cluster.send("hi");
     assert!(cluster.messages(2).contains("first"));
     cluster.edit("second", 0);
     leader.signal("HUP");
-    let served = cluster.once(&leader, |node| node["generation"] != before["generation"]);
-    cluster.once(&worker, |node| {
+    let served = cluster.wait_for_node(&leader, |node| node["generation"] != before["generation"]);
+    cluster.wait_for_node(&worker, |node| {
         node["state"] == "worker" && node["generation"] == served["generation"]
     });
     cluster.send("hi");

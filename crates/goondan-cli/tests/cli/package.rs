@@ -1,4 +1,4 @@
-//! `gdn package`: from a folder with tools to a project that uses them, and what is asked on the way.
+//! `gdn package`: packages that projects use, and the trust that they need.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,20 +51,20 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 "#;
 
-/// A folder `tools` with a package, and a project `app` that uses what is in it.
-fn folders() -> Sandbox {
+/// Creates a package in `tools`, and a project `app` that uses its tool.
+fn package_and_project() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("tools/goondan.yaml", PACKAGE);
     sandbox.write(
         "tools/greeter/tool.yaml",
         "name: hello\ndescription: Greets somebody\nversion: 1.0.0\nentrypoint: hello.sh\n",
     );
-    program(&sandbox, "Hello");
+    write_program(&sandbox, "Hello");
     sandbox.write("app/goondan.yaml", PROJECT);
     sandbox
 }
 
-fn program(sandbox: &Sandbox, word: &str) {
+fn write_program(sandbox: &Sandbox, word: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     sandbox.write(
         "tools/greeter/hello.sh",
@@ -74,14 +74,14 @@ fn program(sandbox: &Sandbox, word: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// `gdn` in the project, on a machine that trusts nothing of itself.
+/// Runs `gdn` in the project, without trust in any project.
 fn gdn(sandbox: &Sandbox, arguments: &[&str]) -> Outcome {
-    let mut command = sandbox.stranger(arguments);
+    let mut command = sandbox.command_without_trust(arguments);
     command.current_dir(sandbox.dir().join("app"));
-    sandbox.finished(command)
+    sandbox.run_command(command)
 }
 
-fn greets(sandbox: &Sandbox) -> Outcome {
+fn call_greeter(sandbox: &Sandbox) -> Outcome {
     gdn(sandbox, &["tool", "call", "greeter__hello"])
 }
 
@@ -91,7 +91,7 @@ fn read(sandbox: &Sandbox, path: &str) -> String {
 
 #[test]
 fn a_package_is_added_trusted_and_removed() {
-    let sandbox = folders();
+    let sandbox = package_and_project();
     assert!(
         gdn(&sandbox, &["validate", "--format", "short"])
             .stdout
@@ -105,14 +105,14 @@ fn a_package_is_added_trusted_and_removed() {
     );
     assert!(manifest.ends_with(PROJECT));
     gdn(&sandbox, &["validate", "--strict"]).ok();
-    // Nothing of it has run, and nothing runs.
-    let refused = greets(&sandbox);
+    // The package is not trusted yet.
+    let refused = call_greeter(&sandbox);
     assert!(
         refused.code == 7 && refused.stderr.contains("greeter/tool.yaml"),
         "{refused:?}"
     );
     gdn(&sandbox, &["trust"]).ok();
-    assert!(greets(&sandbox).ok().contains("Hello"));
+    assert!(call_greeter(&sandbox).ok().contains("Hello"));
     gdn(&sandbox, &["package", "remove", "@acme/tools"]).ok();
     assert!(!read(&sandbox, "app/goondan.yaml").contains("@acme/tools"));
     assert!(!sandbox.dir().join("app/.goondan/installed/@acme").exists());
@@ -120,37 +120,37 @@ fn a_package_is_added_trusted_and_removed() {
 }
 
 #[test]
-fn another_content_is_trusted_anew() {
-    let sandbox = folders();
+fn changed_package_content_requires_trust_again() {
+    let sandbox = package_and_project();
     gdn(&sandbox, &["package", "add", "../tools"]).ok();
     gdn(&sandbox, &["trust"]).ok();
-    program(&sandbox, "Changed");
+    write_program(&sandbox, "Changed");
     gdn(&sandbox, &["package", "install"]).ok();
-    let refused = greets(&sandbox);
+    let refused = call_greeter(&sandbox);
     assert_eq!(refused.code, 7, "{refused:?}");
     let error: Value =
         serde_json::from_str(&gdn(&sandbox, &["--json", "tool", "call", "greeter__hello"]).stderr)
             .unwrap();
     assert_eq!(error["wants"][0]["package"]["name"], "@acme/tools");
     gdn(&sandbox, &["trust"]).ok();
-    assert!(greets(&sandbox).ok().contains("Changed"));
-    // What was trusted once is trusted again: its content is the same.
-    program(&sandbox, "Hello");
+    assert!(call_greeter(&sandbox).ok().contains("Changed"));
+    // Trust is for the content, so the earlier content is still trusted.
+    write_program(&sandbox, "Hello");
     gdn(&sandbox, &["package", "install"]).ok();
-    assert!(greets(&sandbox).ok().contains("Hello"));
+    assert!(call_greeter(&sandbox).ok().contains("Hello"));
 }
 
 #[test]
-fn a_project_that_is_trusted_does_not_speak_for_a_new_package() {
-    let sandbox = folders();
+fn trust_in_a_project_does_not_cover_a_new_package() {
+    let sandbox = package_and_project();
     gdn(&sandbox, &["trust"]).ok();
     gdn(&sandbox, &["package", "add", "../tools"]).ok();
-    assert_eq!(greets(&sandbox).code, 7);
+    assert_eq!(call_greeter(&sandbox).code, 7);
 }
 
 #[test]
-fn a_checkout_is_installed_without_its_sources() {
-    let sandbox = folders();
+fn packages_are_restored_from_the_lockfile_without_their_sources() {
+    let sandbox = package_and_project();
     gdn(&sandbox, &["package", "add", "../tools"]).ok();
     std::fs::remove_dir_all(sandbox.dir().join("app/.goondan")).unwrap();
     std::fs::remove_dir_all(sandbox.dir().join("tools")).unwrap();
@@ -177,8 +177,8 @@ fn a_checkout_is_installed_without_its_sources() {
 }
 
 #[test]
-fn what_cannot_be_added_changes_nothing() {
-    let sandbox = folders();
+fn a_failed_package_add_leaves_the_manifest_unchanged() {
+    let sandbox = package_and_project();
     for (package, code) in [
         ("../nothing", 3),
         ("../tools/greeter", 1),
@@ -196,8 +196,8 @@ fn what_cannot_be_added_changes_nothing() {
 }
 
 #[test]
-fn an_archive_is_the_same_each_time_and_can_be_installed() {
-    let sandbox = folders();
+fn a_package_archive_is_reproducible_and_installable() {
+    let sandbox = package_and_project();
     let pack = |name: &str| {
         sandbox
             .gdn(&["package", "pack", "tools", "--output", name])
@@ -227,8 +227,8 @@ fn an_archive_is_the_same_each_time_and_can_be_installed() {
 }
 
 #[test]
-fn what_nothing_will_install_is_told_when_it_is_packed() {
-    let sandbox = folders();
+fn packing_warns_about_dependencies_that_are_not_installed() {
+    let sandbox = package_and_project();
     let pack = || sandbox.gdn(&["package", "pack", "tools", "--output", "one.tgz"]);
     sandbox.write(
         "tools/package.json",
@@ -244,20 +244,20 @@ fn what_nothing_will_install_is_told_when_it_is_packed() {
         r#"{"dependencies": {"zod": "^3", "x\u001b[2J": "1"}}"#,
     );
     sandbox.write("tools/node_modules/zod/index.js", "");
-    let told = pack();
+    let warned = pack();
     assert!(
-        told.code == 0
-            && told
+        warned.code == 0
+            && warned
                 .stderr
                 .contains("package.json depends on zod, x\\u{1b}[2J, which is not installed"),
-        "{told:#?}"
+        "{warned:#?}"
     );
-    assert!(!told.stderr.contains("node_modules"), "{told:#?}");
+    assert!(!warned.stderr.contains("node_modules"), "{warned:#?}");
 }
 
 #[test]
-fn a_package_with_mistakes_is_not_packed() {
-    let sandbox = folders();
+fn an_invalid_package_is_not_packed() {
+    let sandbox = package_and_project();
     sandbox.write(
         "tools/agents.yaml",
         "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: b}\nspec: {}\n",
@@ -273,8 +273,8 @@ fn a_package_with_mistakes_is_not_packed() {
 }
 
 #[test]
-fn files_that_never_end_are_not_read() {
-    let sandbox = folders();
+fn links_to_endless_files_are_not_read() {
+    let sandbox = package_and_project();
     let folder = sandbox.dir().join("tools");
     for name in [".gitignore", ".goondanignore", "goondan.lock.yaml"] {
         std::os::unix::fs::symlink("/dev/zero", folder.join(name)).unwrap();
@@ -284,7 +284,7 @@ fn files_that_never_end_are_not_read() {
         listed.code != 0 && listed.stderr.contains("goondan.lock.yaml"),
         "{listed:?}"
     );
-    // The links themselves are no part of a package.
+    // Links are not part of a package.
     let packed = sandbox.gdn(&["package", "pack", "tools"]);
     assert!(!packed.stderr.contains("panicked"), "{packed:?}");
 }
@@ -312,8 +312,8 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn a_published_swarm_is_asked_about_before_it_runs() {
-    let sandbox = folders();
+fn a_published_swarm_requires_trust_before_it_runs() {
+    let sandbox = package_and_project();
     let folder = sandbox.dir().join("tools");
     for arguments in [
         &["init", "-q"][..],
@@ -324,43 +324,44 @@ fn a_published_swarm_is_asked_about_before_it_runs() {
         git(&folder, arguments);
     }
     let address = format!("git+file://{}", folder.display());
-    let refused = sandbox.finished(sandbox.stranger(&["run", &address, "--input", "hi"]));
+    let refused =
+        sandbox.run_command(sandbox.command_without_trust(&["run", &address, "--input", "hi"]));
     assert_eq!(refused.code, 7, "{refused:?}");
-    for told in [
+    for text in [
         "comes from git+file://",
         "the agent helper with the tools greeter",
         "greeter/tool.yaml",
     ] {
-        assert!(refused.stderr.contains(told), "{refused:?}");
+        assert!(refused.stderr.contains(text), "{refused:?}");
     }
-    let answered =
-        sandbox.finished(sandbox.stranger(&["run", &address, "--input", "hi", "--trust"]));
+    let answered = sandbox
+        .run_command(sandbox.command_without_trust(&["run", &address, "--input", "hi", "--trust"]));
     assert!(answered.ok().contains("You said: hi"), "{answered:?}");
-    // Trust is in that content, and in no other.
-    let said = refused
+    // Trust applies only to this content.
+    let command = refused
         .stderr
         .lines()
         .find_map(|line| line.split("run `gdn trust ").nth(1))
         .unwrap();
-    let unpacked = said.split('`').next().unwrap().trim_matches('\'');
+    let unpacked = command.split('`').next().unwrap().trim_matches('\'');
     sandbox.gdn(&["trust", unpacked]).ok();
     sandbox
-        .finished(sandbox.stranger(&["run", &address, "--input", "hi"]))
+        .run_command(sandbox.command_without_trust(&["run", &address, "--input", "hi"]))
         .ok();
-    program(&sandbox, "Changed");
+    write_program(&sandbox, "Changed");
     git(&folder, &["commit", "-qam", "two"]);
     git(&folder, &["tag", "-f", "v1.2.0"]);
     assert_eq!(
         sandbox
-            .finished(sandbox.stranger(&["run", &address, "--input", "hi"]))
+            .run_command(sandbox.command_without_trust(&["run", &address, "--input", "hi"]))
             .code,
         7
     );
 }
 
 #[test]
-fn a_project_becomes_a_package() {
-    let sandbox = folders();
+fn package_init_turns_a_project_into_a_package() {
+    let sandbox = package_and_project();
     gdn(&sandbox, &["package", "init", "--name", "@me/app"]).ok();
     let manifest = read(&sandbox, "app/goondan.yaml");
     assert!(
@@ -373,7 +374,7 @@ fn a_project_becomes_a_package() {
             .ok()
             .contains("already")
     );
-    // Another name is not passed over in silence.
+    // Another name is an error.
     let other = gdn(&sandbox, &["package", "init", "--name", "@me/other"]);
     assert!(
         other.code == 2 && other.stderr.contains("is already the package @me/app"),
@@ -383,10 +384,10 @@ fn a_project_becomes_a_package() {
     assert_eq!(gdn(&sandbox, &["package", "install"]).code, 0);
 }
 
-/// A filter is a program of whoever installs. A repository must not choose which files it is given.
+/// A git filter is a program of the user. A repository must not choose the files that it receives.
 #[test]
-fn installing_from_a_repository_runs_no_filter_of_its_reader() {
-    let sandbox = folders();
+fn installing_from_a_repository_runs_no_git_filters_of_the_user() {
+    let sandbox = package_and_project();
     sandbox.write("tools/.gitattributes", "* filter=lfs\n");
     let folder = sandbox.dir().join("tools");
     for arguments in [
@@ -414,14 +415,14 @@ fn installing_from_a_repository_runs_no_filter_of_its_reader() {
         ],
     )
     .ok();
-    assert!(!mark.exists(), "the filter has run");
+    assert!(!mark.exists(), "the filter ran");
     assert!(read(&sandbox, "app/goondan.yaml").contains("@acme/tools"));
 }
 
-/// What a project says to git may name programs. Installing does nothing that it says.
+/// The git config of a project can name programs, so it is ignored during an installation.
 #[test]
-fn installing_from_a_repository_obeys_no_git_of_the_project() {
-    let sandbox = folders();
+fn installing_from_a_repository_ignores_the_git_config_of_the_project() {
+    let sandbox = package_and_project();
     let folder = sandbox.dir().join("tools");
     for arguments in [
         &["init", "-q"][..],
@@ -432,7 +433,7 @@ fn installing_from_a_repository_obeys_no_git_of_the_project() {
         git(&folder, arguments);
     }
     git(&sandbox.dir().join("app"), &["init", "-q"]);
-    // Whoever obeys this finds no repository.
+    // With this config, git would not find the repository.
     git(
         &sandbox.dir().join("app"),
         &["config", "url.file:///nowhere.insteadOf", "file:///"],

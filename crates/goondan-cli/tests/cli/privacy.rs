@@ -1,15 +1,15 @@
-//! What is written about conversations is nobody else's, whatever the umask.
+//! Files with conversations are private, for any umask.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::person::Person;
 use crate::projects::{ECHO, manifest, scripted};
+use crate::pty_session::PtySession;
 use crate::sandbox::Sandbox;
 
-/// The model has a command print more than it may see, and notes something down.
-const BUSY: &str = "\
+/// The model runs a command whose output exceeds the output limit.
+const OUTPUT_SCRIPT: &str = "\
 rules:
   - when: {role: user}
     reply: {calls: [{id: c, tool: bash__exec, args: {command: 'touch made; seq 1 600'}}]}
@@ -17,8 +17,8 @@ rules:
     reply: {text: done}
 ";
 
-/// A shell that takes nothing away from modes, in which `gdn` then runs with `arguments`.
-fn without_umask(sandbox: &Sandbox, arguments: &[&str]) -> Command {
+/// Returns `gdn` with `arguments` and the umask 000.
+fn command_with_open_umask(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let gdn = sandbox.command(arguments);
     let mut shell = Command::new("sh");
     shell
@@ -35,7 +35,7 @@ fn without_umask(sandbox: &Sandbox, arguments: &[&str]) -> Command {
 
 #[track_caller]
 fn run(sandbox: &Sandbox, arguments: &[&str]) {
-    let output = without_umask(sandbox, arguments)
+    let output = command_with_open_umask(sandbox, arguments)
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -50,12 +50,13 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Everything below `folder`, and itself. What tools make in their working folders is theirs, and lies below all the same.
-fn below(folder: &Path) -> Vec<PathBuf> {
+/// Returns `folder` and all paths below it, except for the contents of working directories. Tools
+/// create these contents.
+fn paths_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     if folder.is_dir() && folder.file_name().is_none_or(|name| name != "workdir") {
         for entry in std::fs::read_dir(folder).unwrap() {
-            found.extend(below(&entry.unwrap().path()));
+            found.extend(paths_below(&entry.unwrap().path()));
         }
     }
     found
@@ -63,7 +64,7 @@ fn below(folder: &Path) -> Vec<PathBuf> {
 
 #[track_caller]
 fn assert_private(folder: &Path) -> Vec<PathBuf> {
-    let paths = below(folder);
+    let paths = paths_below(folder);
     for path in &paths {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
         assert_eq!(mode(path), expected, "{}: {:o}", path.display(), mode(path));
@@ -72,8 +73,8 @@ fn assert_private(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn state_is_private_from_the_first_folder_on() {
-    let sandbox = scripted(BUSY);
+fn all_state_files_are_private_for_any_umask() {
+    let sandbox = scripted(OUTPUT_SCRIPT);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     sandbox.write(
         "p/goondan.yaml",
@@ -129,7 +130,7 @@ fn state_is_private_from_the_first_folder_on() {
 }
 
 #[test]
-fn files_of_a_project_are_made_as_its_user_makes_files() {
+fn project_files_are_created_with_the_umask_of_the_user() {
     let sandbox = Sandbox::new();
     run(&sandbox, &["init", "swarm"]);
     assert_eq!(mode(&sandbox.dir().join("swarm")), 0o777);
@@ -137,7 +138,7 @@ fn files_of_a_project_are_made_as_its_user_makes_files() {
 }
 
 #[test]
-fn a_state_root_that_was_open_is_closed() {
+fn an_open_state_root_is_made_private_unless_it_is_shared() {
     let sandbox = scripted(ECHO);
     std::fs::create_dir(sandbox.state()).unwrap();
     let open = |mode| {
@@ -149,7 +150,7 @@ fn a_state_root_that_was_open_is_closed() {
         "heard hi\n"
     );
     assert_eq!(mode(&sandbox.state()), 0o700);
-    // A folder for everybody's files is not closed: others have theirs in it. That is told instead.
+    // A shared directory stays open, because it has files of other users. A warning is printed.
     open(0o1777);
     let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(run.ok(), "heard hi\n");
@@ -167,21 +168,21 @@ fn a_state_root_that_was_open_is_closed() {
     assert_eq!(mode(&sandbox.state()), 0o1777);
 }
 
-/// Types `lines` into a chat, and gives back the history that is kept.
-fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<String> {
-    let mut command = without_umask(sandbox, &["run", "p", "--plain"]);
+/// Types `lines` into a chat. Returns the content of its history file.
+fn chat_history_after(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<String> {
+    let mut command = command_with_open_umask(sandbox, &["run", "p", "--plain"]);
     command
         .env("MY_API_KEY", "hunter2-hunter2")
         .envs(history.map(|value| ("GOONDAN_HISTORY", value)));
-    let mut person = Person::at(command);
+    let mut pty = PtySession::start(command);
     for line in lines {
-        person.read_until("a> ");
-        person.write(&format!("{line}\r"));
-        person.read_until("heard");
+        pty.read_until("a> ");
+        pty.write(&format!("{line}\r"));
+        pty.read_until("heard");
     }
-    person.read_until("a> ");
-    person.write("/quit\r");
-    assert_eq!(person.exit_code(), Some(0));
+    pty.read_until("a> ");
+    pty.write("/quit\r");
+    assert_eq!(pty.exit_code(), Some(0));
     let workspaces: Vec<_> = std::fs::read_dir(sandbox.state().join("workspaces"))
         .unwrap()
         .collect();
@@ -197,12 +198,12 @@ fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<Stri
 }
 
 #[test]
-fn a_history_is_private_holds_no_secret_and_can_be_switched_off() {
+fn the_chat_history_is_private_omits_secrets_and_can_be_disabled() {
     let sandbox = scripted(ECHO);
     let lines = ["one", "it is hunter2-hunter2", "two"];
-    assert_eq!(chat(&sandbox, &lines, Some("off")), None);
+    assert_eq!(chat_history_after(&sandbox, &lines, Some("off")), None);
     assert_eq!(
-        chat(&sandbox, &lines, None).as_deref(),
+        chat_history_after(&sandbox, &lines, None).as_deref(),
         Some("#V2\none\ntwo\n/quit\n")
     );
     assert_private(&sandbox.state());

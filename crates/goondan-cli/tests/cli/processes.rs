@@ -6,10 +6,10 @@ use crate::projects::{SHOUT, manifest, scripted};
 use crate::sandbox::Sandbox;
 use crate::serve::ServeProcess;
 
-/// Attempts to cancel a turn that is about to begin.
+/// Maximum attempts to cancel a turn that has not started yet.
 const MAX_ATTEMPTS: usize = 100;
 
-/// A swarm whose agent waits for an approval of its first call.
+/// Creates a swarm whose agent waits for an approval of its first call.
 fn asking() -> Sandbox {
     let sandbox = scripted(SHOUT);
     let all = manifest(
@@ -48,7 +48,7 @@ fn running_swarms_are_listed_and_stopped() {
 }
 
 #[test]
-fn a_waiting_turn_is_cancelled_and_its_conversation_forked() {
+fn a_turn_waiting_for_approval_is_cancelled_and_its_conversation_forked() {
     let sandbox = asking();
     let serving = ServeProcess::start(&sandbox, &[]);
     sandbox.gdn(&["send", "hi", "-p", "p"]).ok();
@@ -56,7 +56,7 @@ fn a_waiting_turn_is_cancelled_and_its_conversation_forked() {
     let cancelled = (0..MAX_ATTEMPTS)
         .map(|_| sandbox.gdn(&["cancel", "a:main", "-p", "p"]))
         .find(|outcome| outcome.code == 0);
-    let cancelled = cancelled.expect("the turn never began");
+    let cancelled = cancelled.expect("the turn did not start");
     assert_eq!(cancelled.ok(), "Cancelled the turn of a:main.\n");
     let unknown = sandbox.gdn(&["cancel", "a:other", "-p", "p"]);
     assert!(unknown.stderr.contains("a:other"), "{}", unknown.stderr);

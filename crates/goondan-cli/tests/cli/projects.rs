@@ -1,8 +1,8 @@
-//! Projects that the tests run.
+//! Projects of the tests.
 
 use crate::sandbox::Sandbox;
 
-/// A swarm `s` of the agent `a` with text tools; `script` is what its model says.
+/// Creates a project `p` with the swarm `s` of the agent `a`. `script` is the script of its model.
 pub(crate) fn scripted(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write(
@@ -16,7 +16,8 @@ pub(crate) fn scripted(script: &str) -> Sandbox {
     sandbox
 }
 
-/// A swarm `s` of the agent `a`, with `model` as the Model's spec and `more` at the end of the Agent's spec.
+/// Returns the manifest of the swarm `s` with the agent `a`. `model` is the spec of the Model, and
+/// `more` is appended to the spec of the Agent.
 pub(crate) fn manifest(model: &str, more: &str) -> String {
     format!(
         "\
@@ -41,10 +42,10 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{maxStepsPerTu
     )
 }
 
-/// The model repeats what it is told.
+/// The model repeats its input.
 pub(crate) const ECHO: &str = "default: {text: 'heard {{ input }}'}\n";
 
-/// The model has the input written in capitals and answers with that.
+/// The model calls a tool that writes the input in capitals, and answers with the result.
 pub(crate) const SHOUT: &str = "\
 rules:
   - when: {role: user}

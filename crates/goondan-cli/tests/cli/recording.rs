@@ -11,7 +11,7 @@ fn record(sandbox: &Sandbox, more: &[&str]) -> Outcome {
     sandbox.gdn(&[&["test", "record", "p", "-o", "cases/it.case.yaml"], more].concat())
 }
 
-fn asked(sandbox: &Sandbox, input: &str) {
+fn run_input(sandbox: &Sandbox, input: &str) {
     std::fs::create_dir_all(sandbox.dir().join("cases")).unwrap();
     sandbox.gdn(&["run", "p", "--yes", "--input", input]).ok();
 }
@@ -21,7 +21,7 @@ fn text(sandbox: &Sandbox) -> String {
 }
 
 #[track_caller]
-fn refused(outcome: &Outcome, words: &str) {
+fn assert_refused(outcome: &Outcome, words: &str) {
     assert_eq!(outcome.code, 1, "{outcome:#?}");
     assert!(
         outcome.stderr.contains("CASE_NOT_RECORDED") && outcome.stderr.contains(words),
@@ -30,10 +30,10 @@ fn refused(outcome: &Outcome, words: &str) {
 }
 
 #[test]
-fn a_conversation_becomes_a_case_that_passes_and_says_the_same_each_time() {
+fn a_recorded_conversation_is_a_reproducible_passing_test_case() {
     let sandbox = scripted(SHOUT);
-    asked(&sandbox, "hi {{ input }}: 'there'\n  you");
-    asked(&sandbox, "again");
+    run_input(&sandbox, "hi {{ input }}: 'there'\n  you");
+    run_input(&sandbox, "again");
     record(&sandbox, &[]).ok();
     let first = text(&sandbox);
     sandbox
@@ -42,7 +42,7 @@ fn a_conversation_becomes_a_case_that_passes_and_says_the_same_each_time() {
     assert!(record(&sandbox, &[]).stderr.contains("already exists"));
     record(&sandbox, &["--force"]).ok();
     assert_eq!(text(&sandbox), first);
-    // The model of the project is not asked: it would answer otherwise by now.
+    // The test does not call the model of the project, whose answer has changed.
     sandbox.write("p/script.yaml", "default: {text: changed}\n");
     assert!(
         sandbox
@@ -56,14 +56,14 @@ fn a_conversation_becomes_a_case_that_passes_and_says_the_same_each_time() {
         "{}",
         text(&sandbox)
     );
-    refused(
+    assert_refused(
         &record(&sandbox, &["--force", "--turn", "3"]),
         "has no turn 3: its turns are 1 to 2",
     );
 }
 
 #[test]
-fn results_are_played_and_nothing_is_done_again() {
+fn a_recorded_case_replays_tool_results_without_side_effects() {
     let script = "rules:\n  - when: {role: user}\n    reply: {calls: [{id: c, tool: bash__exec, args: {command: 'echo x >> ../mark; echo done'}}]}\n  \
                   - when: {role: tool}\n    reply: {text: ok}\n";
     let sandbox = scripted(script);
@@ -71,7 +71,7 @@ fn results_are_played_and_nothing_is_done_again() {
         "p/goondan.yaml",
         &manifest(MODEL, "workdir: .\n  permissions: {default: ask}"),
     );
-    asked(&sandbox, "go");
+    run_input(&sandbox, "go");
     let marks = || std::fs::read_to_string(sandbox.dir().join("mark")).unwrap();
     let before = marks();
     record(&sandbox, &[]).ok();
@@ -91,25 +91,25 @@ fn results_are_played_and_nothing_is_done_again() {
 }
 
 #[test]
-fn what_can_not_be_played_is_refused_with_a_reason() {
+fn conversations_that_cannot_be_replayed_are_refused_with_a_reason() {
     let sandbox = scripted(
         "rules: [{when: {contains: bad}, reply: {error: {status: 400, message: no}}}]\ndefault: {text: fine}\n",
     );
-    asked(&sandbox, "good");
+    run_input(&sandbox, "good");
     let failed = sandbox.gdn(&["run", "p", "--input", "bad"]);
     assert_ne!(failed.code, 0);
-    refused(&record(&sandbox, &[]), "Turn 2 of a:main failed");
+    assert_refused(&record(&sandbox, &[]), "Turn 2 of a:main failed");
     assert!(!sandbox.dir().join("cases/it.case.yaml").exists());
     record(&sandbox, &["--turn", "1"]).ok();
-    // A project that goes another way by now.
+    // The project gives another result than at the time of the conversation.
     let sandbox = scripted(SHOUT);
-    asked(&sandbox, "hi");
+    run_input(&sandbox, "hi");
     sandbox.write(
         "p/goondan.yaml",
         &manifest(MODEL, "").replace("{ref: Tool/text-transform}, ", ""),
     );
     let outcome = record(&sandbox, &[]);
-    refused(&outcome, "gives a different result");
+    assert_refused(&outcome, "gives a different result");
     assert!(
         outcome
             .stderr
@@ -126,10 +126,10 @@ fn what_can_not_be_played_is_refused_with_a_reason() {
 }
 
 #[test]
-fn secrets_are_not_written() {
+fn a_recorded_case_masks_secrets() {
     let sandbox = scripted("default: {text: 'heard {{ input }}'}\n");
     sandbox.write("p/.env", "MY_TOKEN=hunter2-hunter2\n");
-    asked(&sandbox, "my token is hunter2-hunter2, keep it");
+    run_input(&sandbox, "my token is hunter2-hunter2, keep it");
     record(&sandbox, &[]).ok();
     let text = text(&sandbox);
     assert!(
@@ -139,7 +139,7 @@ fn secrets_are_not_written() {
 }
 
 #[test]
-fn live_runs_need_a_trusted_project_and_their_figures_are_exact() {
+fn live_runs_require_trust_and_report_exact_pass_rates() {
     let sandbox =
         scripted("agents: {a: [{text: 'yes'}, {text: 'no'}, {text: 'yes'}, {text: 'yes'}]}\n");
     sandbox.write(
@@ -152,7 +152,7 @@ fn live_runs_need_a_trusted_project_and_their_figures_are_exact() {
     sandbox.write("p/.env", "MY_KEY=hunter2-hunter2\n");
     sandbox.write("cases/live.case.yaml", "case: live\nproject: ../p\nlive: {runs: 4, passRate: 0.75}\nsteps: [{send: {input: go}, expect: {response: 'yes'}}]\n");
     let arguments = ["test", "cases", "--live", "--json"];
-    let untrusted = sandbox.finished(sandbox.stranger(&arguments));
+    let untrusted = sandbox.run_command(sandbox.command_without_trust(&arguments));
     assert_eq!(untrusted.code, 7, "{untrusted:#?}");
     let report: Value = serde_json::from_str(sandbox.gdn(&arguments).ok()).unwrap();
     let live = &report["cases"][0]["live"];
@@ -188,7 +188,7 @@ fn live_runs_need_a_trusted_project_and_their_figures_are_exact() {
 }
 
 #[test]
-fn the_example_passes_three_runs_of_four() {
+fn the_evaluations_example_passes_three_of_four_live_runs() {
     let sandbox = Sandbox::new();
     let example =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/evaluations");

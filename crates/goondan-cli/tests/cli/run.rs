@@ -1,4 +1,4 @@
-//! One input, one answer.
+//! `gdn run` with one input.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::projects::{ECHO, SHOUT, manifest, scripted};
 use crate::sandbox::Sandbox;
 
 #[test]
-fn text_prints_the_answer_and_nothing_else() {
+fn text_output_is_only_the_answer() {
     let sandbox = scripted(SHOUT);
     let outcome = sandbox.gdn(&["run", "p", "--input", "good morning"]);
     assert_eq!(outcome.ok(), "GOOD MORNING\n");
@@ -14,7 +14,7 @@ fn text_prints_the_answer_and_nothing_else() {
 }
 
 #[test]
-fn tool_calls_are_shown_on_demand() {
+fn verbose_output_shows_tool_calls() {
     let sandbox = scripted(SHOUT);
     let outcome = sandbox.gdn(&["run", "p", "--input", "good morning", "-v"]);
     assert_eq!(outcome.ok(), "GOOD MORNING\n");
@@ -24,10 +24,10 @@ fn tool_calls_are_shown_on_demand() {
 }
 
 #[test]
-fn the_input_may_come_from_a_pipe_or_a_file() {
+fn the_input_is_read_from_a_pipe_or_a_file() {
     let sandbox = scripted(ECHO);
     assert_eq!(
-        sandbox.gdn_reading(&["run", "p"], "from a pipe\n").ok(),
+        sandbox.gdn_with_stdin(&["run", "p"], "from a pipe\n").ok(),
         "heard from a pipe\n"
     );
     sandbox.write("question.txt", "from\na file\n");
@@ -39,19 +39,19 @@ fn the_input_may_come_from_a_pipe_or_a_file() {
     );
     assert_eq!(
         sandbox
-            .gdn_reading(&["run", "p", "--input-file", "-"], "dash")
+            .gdn_with_stdin(&["run", "p", "--input-file", "-"], "dash")
             .ok(),
         "heard dash\n"
     );
     assert_eq!(
-        sandbox.gdn_reading(&["run", "p"], " \n").code,
+        sandbox.gdn_with_stdin(&["run", "p"], " \n").code,
         2,
-        "nothing was asked"
+        "the input is empty"
     );
 }
 
 #[test]
-fn json_is_one_object_with_everything() {
+fn json_output_is_one_object_with_the_result() {
     let sandbox = scripted(SHOUT);
     let outcome = sandbox.gdn(&[
         "run",
@@ -82,7 +82,7 @@ fn json_is_one_object_with_everything() {
 }
 
 #[test]
-fn stream_json_is_one_event_a_line_with_the_result_last() {
+fn stream_json_output_has_one_event_per_line_and_the_result_last() {
     let sandbox = scripted(SHOUT);
     let outcome = sandbox.gdn(&[
         "run",
@@ -128,16 +128,16 @@ fn stream_json_is_one_event_a_line_with_the_result_last() {
 }
 
 #[test]
-fn a_conversation_goes_on_under_its_key() {
+fn a_conversation_continues_under_its_key() {
     let sandbox = scripted("default: {text: 'turn {{ turn }}'}\n");
-    let say = |key: &str| {
+    let run_with_key = |key: &str| {
         sandbox
             .gdn(&["run", "p", "--input", "hi", "-k", key])
             .ok()
             .to_owned()
     };
     assert_eq!(
-        (say("x"), say("x"), say("y")),
+        (run_with_key("x"), run_with_key("x"), run_with_key("y")),
         (
             "turn 1\n".to_owned(),
             "turn 2\n".to_owned(),
@@ -147,7 +147,7 @@ fn a_conversation_goes_on_under_its_key() {
 }
 
 #[test]
-fn failed_turns_tell_by_their_exit_code_why() {
+fn the_exit_code_states_why_a_turn_failed() {
     let cases = [
         (
             "model refuses the key",
@@ -186,8 +186,8 @@ fn failed_turns_tell_by_their_exit_code_why() {
 }
 
 #[test]
-fn a_model_that_nobody_serves_is_a_matter_of_the_network() {
-    // A port that was just free; nothing listens there any more.
+fn an_unreachable_model_server_is_a_network_error() {
+    // Nothing listens on this port any more.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -204,7 +204,7 @@ fn a_model_that_nobody_serves_is_a_matter_of_the_network() {
 }
 
 #[test]
-fn nothing_runs_while_the_project_has_an_error() {
+fn an_invalid_project_does_not_run() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "p/goondan.yaml",
@@ -222,12 +222,12 @@ fn nothing_runs_while_the_project_has_an_error() {
     );
     assert!(
         !sandbox.state().join("workspaces").exists(),
-        "a refused run leaves no state"
+        "a refused run writes no state"
     );
 }
 
 #[test]
-fn what_the_swarm_lacks_is_said_before_it_starts() {
+fn missing_variables_swarms_and_files_are_errors_before_the_start() {
     let sandbox = Sandbox::new();
     let model = "{provider: openai, model: m, apiKey: {valueFrom: {env: NO_SUCH_KEY}}}";
     sandbox.write("p/goondan.yaml", &manifest(model, ""));
@@ -256,7 +256,7 @@ fn what_the_swarm_lacks_is_said_before_it_starts() {
 }
 
 #[test]
-fn an_unknown_agent_is_named_with_those_that_exist() {
+fn an_unknown_agent_is_reported_with_the_existing_agents() {
     let sandbox = scripted(ECHO);
     let outcome = sandbox.gdn(&["run", "p", "--input", "hi", "--agent", "b"]);
     sandbox
@@ -265,7 +265,7 @@ fn an_unknown_agent_is_named_with_those_that_exist() {
 }
 
 #[test]
-fn yes_answers_what_would_be_refused() {
+fn yes_approves_calls_that_would_be_refused() {
     let script = "\
 rules:
   - when: {role: user}
@@ -284,7 +284,7 @@ rules:
 }
 
 #[test]
-fn a_busy_workspace_says_who_holds_it() {
+fn a_workspace_in_use_is_reported_with_the_process_id() {
     let sandbox = scripted("default: {text: late, delayMs: 60000}\n");
     let mut holder = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
     let mut holder = holder
@@ -292,7 +292,7 @@ fn a_busy_workspace_says_who_holds_it() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // The first event says that the swarm runs and holds the workspace.
+    // After the first event, the swarm is running and holds the workspace.
     use std::io::{BufRead, BufReader, Write};
     holder
         .stdin
@@ -315,26 +315,28 @@ fn a_busy_workspace_says_who_holds_it() {
 }
 
 #[test]
-fn what_was_recorded_can_be_replayed() {
+fn recorded_model_calls_can_be_replayed() {
     let sandbox = scripted(SHOUT);
-    let ask = ["run", "p", "--input", "good morning"];
+    let arguments = ["run", "p", "--input", "good morning"];
     sandbox
-        .gdn(&[&ask[..], &["--record", "p/cassette.jsonl"]].concat())
+        .gdn(&[&arguments[..], &["--record", "p/cassette.jsonl"]].concat())
         .ok();
     let model = "{provider: replay, model: any, options: {cassette: cassette.jsonl}}";
     sandbox.write("p/goondan.yaml", &manifest(model, ""));
     assert_eq!(
-        sandbox.gdn(&[&ask[..], &["-k", "other"]].concat()).ok(),
+        sandbox
+            .gdn(&[&arguments[..], &["-k", "other"]].concat())
+            .ok(),
         "GOOD MORNING\n"
     );
-    let nowhere = sandbox.gdn(&[&ask[..], &["--record", "no/such/folder.jsonl"]].concat());
+    let nowhere = sandbox.gdn(&[&arguments[..], &["--record", "no/such/folder.jsonl"]].concat());
     assert_eq!(nowhere.code, 3);
     let words = "error[CONFIG_ERROR]: `no/such/folder.jsonl` can't be written: there is no such file or directory.\n";
     assert!(nowhere.stderr.starts_with(words), "{nowhere:#?}");
 }
 
 #[test]
-fn quiet_leaves_errors_alone() {
+fn quiet_output_still_shows_errors() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "p/goondan.yaml",

@@ -1,4 +1,4 @@
-//! Policies, approvals and containment, as a person or a program meets them.
+//! Policies, approvals, sandboxes and secrets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -17,7 +17,7 @@ permissions:
       - {permission: execute, action: ask}
       - {tool: bash__*, args: {command: git *}, action: allow}";
 
-/// The model has the input run as a command, and then answers.
+/// The model runs the input as a command, and then answers.
 const RUN: &str = "\
 rules:
   - when: {role: user}
@@ -43,7 +43,7 @@ fn project_with_file_tools(more: &str) -> Sandbox {
 }
 
 #[test]
-fn explain_says_which_rule_decides() {
+fn policy_explain_names_the_deciding_rule() {
     let sandbox = project(PERMISSIONS);
     let line = r#"{"command": "git log; eval x > y", "env": {"A": "b"}}"#;
     let explain = [
@@ -86,7 +86,7 @@ fn explain_says_which_rule_decides() {
 }
 
 #[test]
-fn a_rule_that_never_decides_is_told_at_its_line() {
+fn a_rule_without_effect_is_reported_at_its_line() {
     let sandbox = project(
         "permissions: {rules: [{tool: bsh__*, action: deny}, {tool: bash__exec, action: ask}, {tool: bash__*, action: deny}]}",
     );
@@ -98,12 +98,17 @@ fn a_rule_that_never_decides_is_told_at_its_line() {
     );
 }
 
-/// Starts a stream, has `command` run, answers the question with `answer`, and gives back the question and the status.
-fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Value>, String) {
+/// Runs `command` in a stream, and answers its approval request with `answer`. Returns the request
+/// and the status of the call.
+fn run_with_answer(
+    sandbox: &Sandbox,
+    command: &str,
+    answer: Option<&str>,
+) -> (Option<Value>, String) {
     let mut child = start_stream(sandbox);
     let mut stdin = child.stdin.take();
     writeln!(stdin.as_mut().unwrap(), "{}", json!({"input": command})).unwrap();
-    let (mut question, mut status) = (None, String::new());
+    let (mut request, mut status) = (None, String::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match line["type"].as_str() {
@@ -116,7 +121,7 @@ fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Valu
                     }
                     None => stdin = None,
                 }
-                question = Some(line);
+                request = Some(line);
             }
             Some("tool.completed") => status = line["status"].as_str().unwrap().to_owned(),
             Some("result") => stdin = None,
@@ -124,36 +129,48 @@ fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Valu
         }
     }
     assert!(child.wait().unwrap().success());
-    (question, status)
+    (request, status)
 }
 
 #[test]
-fn a_line_answers_a_question() {
+fn an_approval_request_is_answered_with_a_stream_line() {
     let sandbox = project(PERMISSIONS);
-    let (question, status) = asked(&sandbox, "touch x", Some("once"));
-    let question = question.unwrap();
+    let (request, status) = run_with_answer(&sandbox, "touch x", Some("once"));
+    let request = request.unwrap();
     assert_eq!(
-        (question["toolName"].as_str(), question["preview"].as_str()),
+        (request["toolName"].as_str(), request["preview"].as_str()),
         (Some("bash__exec"), Some("$ touch x"))
     );
     assert_eq!(status, "ok");
-    assert_eq!(asked(&sandbox, "touch x", Some("deny")).1, "error");
-    // Standard input is closed while the question is open: nobody is there any more.
-    assert_eq!(asked(&sandbox, "touch x", None).1, "error");
     assert_eq!(
-        asked(&sandbox, "git --version", None),
+        run_with_answer(&sandbox, "touch x", Some("deny")).1,
+        "error"
+    );
+    // Standard input is closed during the approval request, so no answer can follow.
+    assert_eq!(run_with_answer(&sandbox, "touch x", None).1, "error");
+    assert_eq!(
+        run_with_answer(&sandbox, "git --version", None),
         (None, "ok".to_owned())
     );
 }
 
 #[test]
-fn an_answer_may_hold_for_good() {
+fn conversation_and_permanent_approvals_are_remembered() {
     let sandbox = project(PERMISSIONS);
-    assert_eq!(asked(&sandbox, "touch x", Some("conversation")).1, "ok");
-    assert_eq!(asked(&sandbox, "touch x", None), (None, "ok".to_owned()));
-    assert_eq!(asked(&sandbox, "touch y", Some("always")).1, "ok");
-    assert_eq!(asked(&sandbox, "touch y", None), (None, "ok".to_owned()));
-    // What people allow is none of the project's.
+    assert_eq!(
+        run_with_answer(&sandbox, "touch x", Some("conversation")).1,
+        "ok"
+    );
+    assert_eq!(
+        run_with_answer(&sandbox, "touch x", None),
+        (None, "ok".to_owned())
+    );
+    assert_eq!(run_with_answer(&sandbox, "touch y", Some("always")).1, "ok");
+    assert_eq!(
+        run_with_answer(&sandbox, "touch y", None),
+        (None, "ok".to_owned())
+    );
+    // Approvals are not stored in the project.
     assert!(!sandbox.dir().join("p/.goondan").exists());
     let mut workspaces = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap();
     let kept = std::fs::read_to_string(
@@ -175,7 +192,7 @@ fn an_answer_may_hold_for_good() {
     insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
 }
 
-/// A permanent approval was given for a call in a sandbox.
+/// The permanent approval was given for a call in a sandbox.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_approval_ends_with_the_sandbox_of_its_call() {
@@ -185,24 +202,30 @@ fn an_approval_ends_with_the_sandbox_of_its_call() {
         )
     };
     let sandbox = project(&permissions("sandbox: {}, "));
-    let (_, status) = asked(&sandbox, "touch y", Some("always"));
+    let (_, status) = run_with_answer(&sandbox, "touch y", Some("always"));
     // This kernel has no sandbox.
     if status == "error" {
         return;
     }
-    assert_eq!(asked(&sandbox, "touch y", None), (None, "ok".to_owned()));
+    assert_eq!(
+        run_with_answer(&sandbox, "touch y", None),
+        (None, "ok".to_owned())
+    );
     sandbox.write("p/goondan.yaml", &manifest(MODEL, &permissions("")));
-    assert_eq!(asked(&sandbox, "touch y", None).1, "error");
+    assert_eq!(run_with_answer(&sandbox, "touch y", None).1, "error");
 }
 
 /// A new conversation with the key of a deleted one has another user, or another directory content.
 #[test]
 fn a_deleted_conversation_leaves_no_approvals() {
     let sandbox = project(PERMISSIONS);
-    assert_eq!(asked(&sandbox, "touch x", Some("always")).1, "ok");
-    assert_eq!(asked(&sandbox, "touch y", Some("conversation")).1, "ok");
+    assert_eq!(run_with_answer(&sandbox, "touch x", Some("always")).1, "ok");
     assert_eq!(
-        asked(&sandbox, "wc --version", Some("always program")).1,
+        run_with_answer(&sandbox, "touch y", Some("conversation")).1,
+        "ok"
+    );
+    assert_eq!(
+        run_with_answer(&sandbox, "wc --version", Some("always program")).1,
         "ok"
     );
     sandbox
@@ -216,27 +239,34 @@ fn a_deleted_conversation_leaves_no_approvals() {
         ])
         .ok();
     for command in ["touch x", "touch y"] {
-        assert_eq!(asked(&sandbox, command, None).1, "error", "{command}");
+        assert_eq!(
+            run_with_answer(&sandbox, command, None).1,
+            "error",
+            "{command}"
+        );
     }
     // This approval is for all conversations.
     assert_eq!(
-        asked(&sandbox, "wc --version", None),
+        run_with_answer(&sandbox, "wc --version", None),
         (None, "ok".to_owned())
     );
 }
 
 #[test]
-fn what_is_remembered_is_listed_and_taken_back() {
+fn remembered_approvals_are_listed_and_removed() {
     let sandbox = project(PERMISSIONS);
-    let (question, status) = asked(&sandbox, "wc -l script.yaml", Some("always program"));
+    let (request, status) = run_with_answer(&sandbox, "wc -l script.yaml", Some("always program"));
     assert_eq!(
-        question.unwrap()["offers"],
+        request.unwrap()["offers"],
         json!([{"covers": "call"}, {"covers": "program", "commands": ["wc *"]}, {"covers": "tool"}])
     );
     assert_eq!(status, "ok");
-    assert_eq!(asked(&sandbox, "touch x", Some("conversation")).1, "ok");
     assert_eq!(
-        asked(&sandbox, "wc --version", None),
+        run_with_answer(&sandbox, "touch x", Some("conversation")).1,
+        "ok"
+    );
+    assert_eq!(
+        run_with_answer(&sandbox, "wc --version", None),
         (None, "ok".to_owned())
     );
     let list = sandbox.gdn(&["policy", "approvals", "-p", "p"]);
@@ -260,11 +290,11 @@ fn what_is_remembered_is_listed_and_taken_back() {
     sandbox
         .gdn(&["policy", "approvals", "remove", "1", "-p", "p"])
         .ok();
-    assert_eq!(asked(&sandbox, "wc --version", None).1, "error");
+    assert_eq!(run_with_answer(&sandbox, "wc --version", None).1, "error");
     sandbox
         .gdn(&["policy", "approvals", "remove", "--all", "-p", "p"])
         .ok();
-    assert_eq!(asked(&sandbox, "touch x", None).1, "error");
+    assert_eq!(run_with_answer(&sandbox, "touch x", None).1, "error");
     insta::assert_snapshot!(
         "no approvals",
         sandbox.gdn(&["policy", "approvals", "-p", "p"]).report()
@@ -272,7 +302,7 @@ fn what_is_remembered_is_listed_and_taken_back() {
 }
 
 #[test]
-fn a_project_is_protected_however_it_is_named() {
+fn project_files_are_protected_for_every_spelling_of_the_path() {
     let sandbox = project("workdir: project\n  permissions: {default: allow}");
     let yaml = sandbox.dir().join("p/goondan.yaml");
     let text = std::fs::read_to_string(&yaml)
@@ -301,10 +331,10 @@ fn a_project_is_protected_however_it_is_named() {
     assert_eq!(std::fs::read_to_string(&yaml).unwrap(), text);
 }
 
-/// A kernel without Landlock must refuse; one with it must contain.
+/// Without Landlock in the kernel, the call must fail.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_sandbox_contains_or_refuses() {
+fn a_sandbox_restricts_files_and_network_or_refuses_the_call() {
     let sandbox = project("permissions: {default: allow, sandbox: {}}");
     let outside = sandbox.dir().join("outside");
     let command = format!(
@@ -456,7 +486,7 @@ print("over")
 /// Programs have no capabilities, even if this program runs as root.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_sandboxed_program_reaches_nothing_beyond_its_files() {
+fn a_sandboxed_program_has_only_its_files_and_no_privileged_calls() {
     use std::os::unix::fs::PermissionsExt;
     let sandbox = project("workdir: project\n  permissions: {default: allow, sandbox: {}}");
     sandbox.write("p/probe.py", PROBE);
@@ -585,7 +615,7 @@ agents:
 /// A background program of the same agent could replace the script after the approval.
 #[test]
 #[cfg(target_os = "linux")]
-fn an_approved_script_does_not_run_beside_a_program_that_could_replace_it() {
+fn an_approved_script_does_not_run_while_a_program_can_replace_it() {
     let Some(called) = call_replaceable_script("touch started; sleep 60\n") else {
         return;
     };
@@ -655,7 +685,7 @@ fn read_to_end(mut pipe: std::fs::File) -> String {
 /// neither replace an approved script nor outlive the swarm.
 #[test]
 #[cfg(target_os = "linux")]
-fn processes_that_move_end_with_their_call() {
+fn processes_that_change_sessions_end_with_their_call() {
     use std::os::unix::fs::OpenOptionsExt as _;
 
     if !limits_signals() {
@@ -733,7 +763,7 @@ fn call_with_moved_directory(tool: &str, arguments: &Value, target: &str) -> Val
 /// The user approved a call for another place than the one that it would use now.
 #[test]
 #[cfg(unix)]
-fn an_approval_ends_if_the_call_now_uses_another_place() {
+fn an_approval_ends_if_the_call_now_uses_another_path() {
     for (tool, arguments) in [
         ("fs__write", json!({"path": "d/x", "content": "text"})),
         ("fs__read", json!({"path": "d/k"})),
@@ -883,7 +913,7 @@ fn a_link_in_the_working_directory_does_not_extend_the_sandbox() {
 /// The state contains approvals and other conversations. A project may contain it by mistake.
 #[test]
 #[cfg(target_os = "linux")]
-fn sandboxed_programs_do_not_reach_a_state_directory_in_the_project() {
+fn sandboxed_programs_cannot_read_a_state_directory_in_the_project() {
     if !goondan::has_sandbox() {
         return;
     }
@@ -953,7 +983,7 @@ fn a_repository_that_is_a_link_is_not_opened() {
 
 #[test]
 #[cfg(unix)]
-fn limits_hold() {
+fn the_file_size_limit_of_a_tool_is_enforced() {
     let sandbox = project("permissions: {default: allow}");
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {entry: 'builtin:bash', config: \
                 {limits: {fileSizeMib: 1}}}\n";
@@ -979,7 +1009,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn secrets_are_found_in_files() {
+fn secrets_are_read_from_files_and_masked() {
     let sandbox = project("");
     let model = "{provider: scripted, model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/openai, key: key}}}, \
                  options: {script: script.yaml}}";
@@ -1037,7 +1067,7 @@ fn secrets_of_a_tool_config_are_masked_and_found_in_files() {
     assert_eq!(result["stdout"], "***\n***\n", "{text}");
 }
 
-/// A keyring as `secret-tool` shows it: one secret, and one state in which it can't be asked.
+/// A mock of `secret-tool` with one secret. The file `locked` makes the keyring locked.
 #[cfg(target_os = "linux")]
 const KEYRING: &str = "#!/bin/sh
 test -e \"$(dirname \"$0\")/locked\" && { echo 'secret-tool: Cannot get secret of a locked object' >&2; exit 1; }
@@ -1046,7 +1076,7 @@ test \"$*\" = 'lookup service goondan account openai/key' && printf sk-of-the-ke
 
 #[cfg(target_os = "linux")]
 #[test]
-fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
+fn secrets_are_read_from_the_keyring_if_allowed() {
     use std::os::unix::fs::PermissionsExt;
     let sandbox = project("");
     let with_key = |key: &str| {
@@ -1084,8 +1114,8 @@ fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
         run("1"),
         (true, "the key is ***\n".to_owned(), String::new())
     );
-    let (_, _, unasked) = run("0");
-    assert!(unasked.contains("GOONDAN_SECRET_OPENAI_KEY"), "{unasked}");
+    let (_, _, disabled) = run("0");
+    assert!(disabled.contains("GOONDAN_SECRET_OPENAI_KEY"), "{disabled}");
     with_key("other");
     let (_, _, missing) = run("1");
     assert!(missing.contains("GOONDAN_SECRET_OPENAI_OTHER"), "{missing}");
@@ -1099,7 +1129,7 @@ fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
 
 #[cfg(unix)]
 #[test]
-fn explain_follows_links_where_it_knows_the_folder_and_says_where_it_does_not() {
+fn policy_explain_resolves_links_only_with_a_working_directory() {
     let sandbox =
         project("permissions: {default: allow, rules: [{args: {cwd: keep*}, action: deny}]}");
     sandbox.write("here/keep/x", "");
@@ -1126,7 +1156,7 @@ fn explain_follows_links_where_it_knows_the_folder_and_says_where_it_does_not() 
 }
 
 #[test]
-fn explain_tells_of_protected_places_as_a_run_does() {
+fn policy_explain_reports_protected_files() {
     let sandbox = Sandbox::new();
     let with = |rules: &str| {
         let more = format!("workdir: project\n  permissions: {{default: allow, rules: [{rules}]}}");

@@ -1,4 +1,4 @@
-//! A folder of its own for every test, and `gdn` running in it without anything of the machine around it.
+//! A separate directory for each test, in which `gdn` runs with a clean environment.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// An empty folder with a state root beside it.
+/// An empty directory with a state root next to it.
 pub(crate) struct Sandbox {
     root: TempDir,
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The exit code.
@@ -29,32 +29,32 @@ impl Sandbox {
         Sandbox { root }
     }
 
-    /// The folder that commands run in.
+    /// Returns the directory in which commands run.
     pub(crate) fn dir(&self) -> PathBuf {
         self.root.path().join("work")
     }
 
-    /// Where state goes.
+    /// Returns the state root.
     pub(crate) fn state(&self) -> PathBuf {
         self.root.path().join("state")
     }
 
-    /// Writes `text` to `path` below the folder.
+    /// Writes `text` to `path` below the directory.
     pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.dir().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    /// `gdn` with `arguments`, not started yet. It trusts the test's projects.
+    /// Returns `gdn` with `arguments`, not started yet. All projects are trusted.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.stranger(arguments);
+        let mut command = self.command_without_trust(arguments);
         command.env("GOONDAN_TRUST", "1");
         command
     }
 
-    /// As [`Sandbox::command`], on a machine that trusts nothing yet.
-    pub(crate) fn stranger(&self, arguments: &[&str]) -> Command {
+    /// As [`Sandbox::command`], without trust in any project.
+    pub(crate) fn command_without_trust(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdn"));
         command.args(arguments).current_dir(self.dir()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -64,9 +64,9 @@ impl Sandbox {
         command
     }
 
-    /// Runs `gdn` with nothing on standard input.
+    /// Runs `gdn` with empty standard input.
     pub(crate) fn gdn(&self, arguments: &[&str]) -> Outcome {
-        finished(
+        outcome_of(
             self.command(arguments)
                 .stdin(Stdio::null())
                 .output()
@@ -83,15 +83,15 @@ impl Sandbox {
         pipe
     }
 
-    /// Runs `command` with nothing on standard input.
-    pub(crate) fn finished(&self, mut command: Command) -> Outcome {
-        finished(command.stdin(Stdio::null()).output().unwrap())
+    /// Runs `command` with empty standard input.
+    pub(crate) fn run_command(&self, mut command: Command) -> Outcome {
+        outcome_of(command.stdin(Stdio::null()).output().unwrap())
     }
 
-    /// Runs `gdn` in a folder below, with nothing on standard input.
+    /// Runs `gdn` in a subdirectory, with empty standard input.
     pub(crate) fn gdn_in(&self, folder: &str, arguments: &[&str]) -> Outcome {
         let mut command = self.command(arguments);
-        finished(
+        outcome_of(
             command
                 .current_dir(self.dir().join(folder))
                 .stdin(Stdio::null())
@@ -100,9 +100,9 @@ impl Sandbox {
         )
     }
 
-    /// Runs `gdn` with the Rust toolchain of this machine, without the network, and with one folder for what compilers make
-    /// on the way, so that only the first test that builds a crate waits long.
-    pub(crate) fn gdn_building(&self, arguments: &[&str]) -> Outcome {
+    /// Runs `gdn` with the Rust toolchain of this machine, without network access. All tests share
+    /// one build directory, so that only the first build is slow.
+    pub(crate) fn gdn_with_toolchain(&self, arguments: &[&str]) -> Outcome {
         let mut command = self.command(arguments);
         let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
         for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
@@ -116,23 +116,23 @@ impl Sandbox {
             .env("CARGO_BUILD_BUILD_DIR", shared)
             .env("CARGO_NET_OFFLINE", "true");
         command.env_remove("CARGO_TARGET_DIR");
-        finished(command.stdin(Stdio::null()).output().unwrap())
+        outcome_of(command.stdin(Stdio::null()).output().unwrap())
     }
 
     /// Runs `gdn` with `input` on standard input.
-    pub(crate) fn gdn_reading(&self, arguments: &[&str], input: &str) -> Outcome {
+    pub(crate) fn gdn_with_stdin(&self, arguments: &[&str], input: &str) -> Outcome {
         let mut command = self.command(arguments);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // A command that refuses its arguments does not read; that is no failure of the test.
+        // A command that refuses its arguments does not read its input, and the write may fail.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        finished(child.wait_with_output().unwrap())
+        outcome_of(child.wait_with_output().unwrap())
     }
 
-    /// A snapshot in which this folder and moments look the same everywhere.
+    /// Returns snapshot settings that replace paths, times and durations.
     pub(crate) fn settings(&self) -> insta::Settings {
         let mut settings = insta::Settings::clone_current();
         for (path, name) in [
@@ -155,14 +155,14 @@ impl Sandbox {
 }
 
 impl Outcome {
-    /// Standard output, of a command that must have succeeded.
+    /// Asserts success. Returns standard output.
     #[track_caller]
     pub(crate) fn ok(&self) -> &str {
         assert_eq!(self.code, 0, "{self:#?}");
         &self.stdout
     }
 
-    /// The whole outcome in a form that is good to read.
+    /// Returns the exit code and all output in one text.
     pub(crate) fn report(&self) -> String {
         format!(
             "exit: {}\n---- stdout\n{}---- stderr\n{}",
@@ -171,19 +171,19 @@ impl Outcome {
     }
 }
 
-/// Reads events on until one of that type has come.
+/// Reads events until one has the type `kind`.
 #[cfg(unix)]
-pub(crate) fn until(events: &mut impl std::io::BufRead, kind: &str) {
+pub(crate) fn read_until_event(events: &mut impl std::io::BufRead, kind: &str) {
     for line in std::io::BufRead::lines(events) {
         let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
         if event["type"] == kind {
             return;
         }
     }
-    panic!("no {kind} has come");
+    panic!("no {kind} was received");
 }
 
-fn finished(output: Output) -> Outcome {
+fn outcome_of(output: Output) -> Outcome {
     Outcome {
         code: output.status.code().expect("the command was not killed"),
         stdout: String::from_utf8(output.stdout).unwrap(),
@@ -191,7 +191,7 @@ fn finished(output: Output) -> Outcome {
     }
 }
 
-/// A path as a regular expression that matches it alone.
+/// Returns a regular expression that matches the path.
 fn escaped(path: &Path) -> String {
     path.to_str().unwrap().replace('.', r"\.")
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn a_kind_has_a_schema_however_it_is_written() {
+fn schema_accepts_kinds_in_any_case() {
     let sandbox = Sandbox::new();
     let schema: Value = serde_json::from_str(sandbox.gdn(&["schema", "Agent"]).ok()).unwrap();
     assert_eq!(
@@ -23,7 +23,7 @@ fn a_kind_has_a_schema_however_it_is_written() {
 }
 
 #[test]
-fn all_schemas_can_be_written_to_a_folder() {
+fn schema_writes_all_schemas_to_a_directory() {
     let sandbox = Sandbox::new();
     let written = sandbox.gdn(&["schema", "--out", "deep/schemas"]);
     for path in written.ok().lines() {

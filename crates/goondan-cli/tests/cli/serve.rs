@@ -1,4 +1,4 @@
-//! One process runs a swarm, and others talk to it.
+//! A `gdn serve` process, and the commands and clients that use it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,12 +7,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::person::Person;
 use crate::projects::{ECHO, SHOUT, manifest, scripted};
+use crate::pty_session::PtySession;
 use crate::sandbox::Sandbox;
 
-/// The tool asks before it runs, and its result is what is said.
-const ASKING: &str = "\
+/// The model calls a tool that may need an approval, and answers with its result.
+const CASE_TOOL_SCRIPT: &str = "\
 rules:
   - {when: {role: user}, reply: {calls: [{id: c, tool: text-transform__case, args: {text: '{{ input }}', to: upper}}]}}
   - {when: {role: tool, contains: E_TOOL}, reply: {text: refused}}
@@ -46,14 +46,14 @@ impl ServeProcess {
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-            let mut said = String::new();
+            let mut errors = String::new();
             child
                 .stderr
                 .take()
                 .unwrap()
-                .read_to_string(&mut said)
+                .read_to_string(&mut errors)
                 .unwrap();
-            panic!("{line}{said}")
+            panic!("{line}{errors}")
         });
         let address = ready["url"]
             .as_str()
@@ -86,7 +86,7 @@ impl ServeProcess {
         );
     }
 
-    /// The exit code, and what was written.
+    /// Waits for the end. Returns the exit code and the remaining output.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
@@ -99,7 +99,7 @@ impl ServeProcess {
         (self.child.wait().unwrap().code(), rest)
     }
 
-    /// A request whose answer is a stream.
+    /// Sends a request whose response is an event stream.
     fn stream(&self, method: &str, path: &str, header: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let (address, token, length) = (&self.address, &self.token, body.len());
@@ -119,11 +119,11 @@ impl ServeProcess {
         self.request(&format!("POST {path}"), &body.to_string())
     }
 
-    fn request(&self, what: &str, body: &str) -> String {
+    fn request(&self, method_and_path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let (address, token, length) = (&self.address, &self.token, body.len());
         let request = format!(
-            "{what} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+            "{method_and_path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
@@ -147,7 +147,7 @@ fn a_server_prints_a_line_for_each_approval_request_and_failed_turn() {
         "  - {when: {contains: break}, reply: {error: {status: 400, message: \"no\\nServing\"}}}\n";
     sandbox.write(
         "p/script.yaml",
-        &ASKING.replace("rules:\n", &format!("rules:\n{failing}")),
+        &CASE_TOOL_SCRIPT.replace("rules:\n", &format!("rules:\n{failing}")),
     );
     let mut command = sandbox.command(&["serve", "p", "--listen", "127.0.0.1:0", "--no-token"]);
     let mut child = command
@@ -188,7 +188,7 @@ fn a_server_prints_a_line_for_each_approval_request_and_failed_turn() {
 }
 
 #[test]
-fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
+fn site_files_are_public_except_hidden_files() {
     let sandbox = scripted(ECHO);
     let site = sandbox.dir().join("site");
     std::fs::create_dir_all(site.join(".git")).unwrap();
@@ -235,7 +235,7 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
 }
 
 #[test]
-fn a_site_publishes_neither_state_nor_tokens() {
+fn a_site_cannot_contain_the_state_root_or_the_token_file() {
     let sandbox = scripted(ECHO);
     sandbox.write("secret/token", "the token of this server is long\n");
     let state = sandbox.state();
@@ -256,7 +256,7 @@ fn a_site_publishes_neither_state_nor_tokens() {
 }
 
 #[test]
-fn the_studio_makes_the_case_that_the_command_makes() {
+fn the_studio_records_the_same_test_case_as_the_command() {
     let sandbox = scripted(SHOUT);
     let serving = ServeProcess::start(&sandbox, &["--studio"]);
     let case = |message: Value| {
@@ -283,7 +283,7 @@ fn the_studio_makes_the_case_that_the_command_makes() {
     );
     let refused = case(json!({ "messageId": "of-nobody" }));
     assert_eq!(refused["error"]["code"], "CASE_NOT_RECORDED", "{refused}");
-    // A project that says something else by now is told of, not hidden.
+    // A project that now gives another result is reported.
     sandbox.write(
         "p/goondan.yaml",
         &manifest(
@@ -327,18 +327,18 @@ fn the_studio_makes_the_case_that_the_command_makes() {
 }
 
 #[test]
-fn other_commands_go_through_the_door() {
+fn other_commands_use_the_running_server() {
     let sandbox = scripted(ECHO);
     let serving = ServeProcess::start(&sandbox, &[]);
-    let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(
-        (asked.code, &*asked.stdout),
+        (run.code, &*run.stdout),
         (0, "heard hi\n"),
         "{}",
-        asked.stderr
+        run.stderr
     );
     assert_eq!(
-        asked.stderr,
+        run.stderr,
         "Another process runs this swarm and receives the input.\n"
     );
     let json = sandbox.gdn(&["run", "p", "--input", "you", "--output-format", "json"]);
@@ -380,15 +380,15 @@ fn other_commands_go_through_the_door() {
         second.stderr
     );
     serving.signal("TERM");
-    let (code, said) = serving.end();
-    assert_eq!((code, &*said), (Some(0), ""));
-    let late = sandbox.gdn(&["send", "-p", "p", "hi"]);
+    let (code, output) = serving.end();
+    assert_eq!((code, &*output), (Some(0), ""));
+    let not_running = sandbox.gdn(&["send", "-p", "p", "hi"]);
     assert!(
-        late.stderr.starts_with("error[NOT_RUNNING]"),
+        not_running.stderr.starts_with("error[NOT_RUNNING]"),
         "{}",
-        late.stderr
+        not_running.stderr
     );
-    // What was sent is in the conversation, once.
+    // The conversation contains the sent input once.
     let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "p"]);
     assert_eq!(
         shown.stdout.matches("heard again").count(),
@@ -399,26 +399,21 @@ fn other_commands_go_through_the_door() {
 }
 
 #[test]
-fn a_command_answers_the_questions_of_its_own_input() {
+fn a_command_answers_the_approval_requests_of_its_input() {
     let sandbox = Sandbox::new();
-    let asks = "permissions: {default: ask}";
+    let permissions = "permissions: {default: ask}";
     sandbox.write(
         "p/goondan.yaml",
         &manifest(
             "{provider: scripted, model: any, options: {script: script.yaml}}",
-            asks,
+            permissions,
         ),
     );
-    sandbox.write("p/script.yaml", ASKING);
+    sandbox.write("p/script.yaml", CASE_TOOL_SCRIPT);
     let serving = ServeProcess::start(&sandbox, &[]);
-    let asked = sandbox.gdn(&["run", "p", "--input", "hi", "--yes"]);
-    assert_eq!(
-        (asked.code, &*asked.stdout),
-        (0, "HI\n"),
-        "{}",
-        asked.stderr
-    );
-    // The server waits for somebody else where nobody is at a terminal.
+    let run = sandbox.gdn(&["run", "p", "--input", "hi", "--yes"]);
+    assert_eq!((run.code, &*run.stdout), (0, "HI\n"), "{}", run.stderr);
+    // Without a terminal, the approval request stays open for another client.
     let sent = sandbox.gdn(&["send", "-p", "p", "you"]);
     assert_eq!(sent.code, 0, "{}", sent.stderr);
     let mut attached = sandbox.command(&["attach", "-p", "p", "--yes", "--json"]);
@@ -442,7 +437,8 @@ fn a_command_answers_the_questions_of_its_own_input() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// The next events of a stream up to one that contains `wanted`: the number of each, and its text.
+/// Reads the events of a stream up to an event that contains `wanted`. Returns their numbers and
+/// texts.
 fn events_until(stream: &mut impl BufRead, wanted: &str) -> Vec<(u64, String)> {
     let (mut seen, mut number) = (Vec::new(), None);
     for line in stream.lines().map(Result::unwrap) {
@@ -458,13 +454,13 @@ fn events_until(stream: &mut impl BufRead, wanted: &str) -> Vec<(u64, String)> {
             }
         }
     }
-    panic!("no {wanted} has come: {seen:?}");
+    panic!("no {wanted} was received: {seen:?}");
 }
 
-/// The turn is in its second step when the process is killed. Who comes back with what it saw last sees the rest, and nothing
-/// twice.
+/// The process is killed during the second step of a turn. A client that sends its last event id
+/// receives the remaining events, each of them once.
 #[test]
-fn a_stream_is_taken_up_again_after_the_process_was_killed() {
+fn a_stream_resumes_after_the_process_was_killed() {
     let sandbox = scripted(
         "rules:\n  - {when: {role: user}, reply: {calls: [{id: c, tool: text-transform__case, args: {text: a, to: upper}}]}}\n  \
          - {when: {role: tool}, reply: {text: at last, delayMs: 3000}}\n",
@@ -518,20 +514,20 @@ fn a_stream_is_taken_up_again_after_the_process_was_killed() {
 }
 
 #[test]
-fn a_process_that_was_killed_leaves_a_door_that_leads_nowhere() {
+fn a_stale_control_endpoint_of_a_killed_process_is_ignored() {
     let sandbox = scripted(ECHO);
     let mut serving = ServeProcess::start(&sandbox, &[]);
     serving.child.kill().unwrap();
     serving.child.wait().unwrap();
-    let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(
-        (asked.code, &*asked.stdout, &*asked.stderr),
+        (run.code, &*run.stdout, &*run.stderr),
         (0, "heard hi\n", "")
     );
 }
 
 #[test]
-fn the_server_tells_who_it_is_to_who_has_the_token() {
+fn the_api_requires_the_token_which_survives_restarts() {
     let sandbox = scripted(ECHO);
     let mut serving = ServeProcess::start(&sandbox, &[]);
     let swarm = serving.get("/api/swarm");
@@ -543,12 +539,12 @@ fn the_server_tells_who_it_is_to_who_has_the_token() {
     assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 401"));
     serving.signal("INT");
     serving.end();
-    // The token stays: clients go on after a restart.
+    // The token is kept, so that clients continue to work after a restart.
     assert_eq!(ServeProcess::start(&sandbox, &[]).token, token);
 }
 
 #[test]
-fn a_server_that_would_be_open_to_all_does_not_start() {
+fn an_unprotected_server_does_not_start() {
     let sandbox = scripted(ECHO);
     let open = sandbox.gdn(&["serve", "p", "--no-token", "--listen", "0.0.0.0:0"]);
     assert_eq!(open.code, 2);
@@ -580,13 +576,13 @@ fn a_server_that_would_be_open_to_all_does_not_start() {
 
 impl Drop for ServeProcess {
     fn drop(&mut self) {
-        // It has ended already, as a rule.
+        // Usually, the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A turn that never ends by itself, and one that fails.
+/// The model hangs for the input `slow`, and fails for the input `fail`.
 const SLOW_OR_FAILING: &str = "\
 rules:
   - {when: {contains: slow}, reply: {text: late, delayMs: 600000}}
@@ -595,30 +591,30 @@ default: {text: 'heard {{ input }}'}
 ";
 
 #[test]
-fn a_chat_goes_through_the_door() {
+fn a_chat_uses_the_running_server() {
     let sandbox = scripted(SLOW_OR_FAILING);
     let serving = ServeProcess::start(&sandbox, &[]);
-    let mut person = Person::sit_down(&sandbox);
-    person.read_until("Another process runs this swarm");
-    person.read_until("a> ");
-    person.write("slow\r");
-    person.read_until("a is thinking");
-    person.signal("INT");
-    person.read_until("Cancelled.");
-    person.read_until("a> ");
-    person.write("/agent nobody\r");
-    person.read_until("There is no agent nobody; /agents lists them.");
-    person.read_until("a> ");
-    person.write("hi\r");
-    person.read_until("heard hi");
-    person.read_until("a> ");
-    person.write("/quit\r");
-    assert_eq!(person.exit_code(), Some(0));
+    let mut pty = PtySession::start_chat(&sandbox);
+    pty.read_until("Another process runs this swarm");
+    pty.read_until("a> ");
+    pty.write("slow\r");
+    pty.read_until("a is thinking");
+    pty.signal("INT");
+    pty.read_until("Cancelled.");
+    pty.read_until("a> ");
+    pty.write("/agent nobody\r");
+    pty.read_until("There is no agent nobody; /agents lists them.");
+    pty.read_until("a> ");
+    pty.write("hi\r");
+    pty.read_until("heard hi");
+    pty.read_until("a> ");
+    pty.write("/quit\r");
+    assert_eq!(pty.exit_code(), Some(0));
     assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 200"));
 }
 
 #[test]
-fn failed_events_are_started_again_through_the_door() {
+fn failed_events_are_retried_by_the_running_server() {
     let sandbox = scripted(SLOW_OR_FAILING);
     let serving = ServeProcess::start(&sandbox, &[]);
     for _ in 0..2 {

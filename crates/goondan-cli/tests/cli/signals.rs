@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
 
-/// Long enough for a signal to come first, and short enough to wait for.
-const BUSY: &str = "default: {text: late, delayMs: 1500}\n";
+/// The signal arrives before the answer, and the test waits for the answer.
+const SLOW_REPLY: &str = "default: {text: late, delayMs: 1500}\n";
 
-/// Nobody waits for this one.
-const STUCK: &str = "default: {text: late, delayMs: 600000}\n";
+/// The test does not wait for this answer.
+const ENDLESS_REPLY: &str = "default: {text: late, delayMs: 600000}\n";
 
-/// A `gdn run` whose lines are read as they come.
+/// A `gdn run` whose output lines are read while it runs.
 struct Running {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
@@ -45,11 +45,11 @@ impl Running {
         }
     }
 
-    /// Reads on until an event of that type has come.
+    /// Reads until an event of the type.
     fn until(&mut self, kind: &str) -> Value {
         self.events()
             .find(|event| event["type"] == kind)
-            .unwrap_or_else(|| panic!("no {kind} has come"))
+            .unwrap_or_else(|| panic!("no {kind} was received"))
     }
 
     fn events(&mut self) -> impl Iterator<Item = Value> {
@@ -69,8 +69,8 @@ impl Running {
         );
     }
 
-    /// Reads the line that says that the command is ending.
-    fn until_ending(&mut self) {
+    /// Reads the line about finishing turns.
+    fn read_ending_line(&mut self) {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
         assert_eq!(
@@ -79,7 +79,7 @@ impl Running {
         );
     }
 
-    /// The exit code, and what was written on standard error since it was last read.
+    /// Waits for the end. Returns the exit code and the rest of standard error.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
@@ -88,13 +88,13 @@ impl Running {
 }
 
 #[test]
-fn a_turn_may_finish() {
+fn a_running_turn_finishes_after_a_signal() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
-        let sandbox = scripted(BUSY);
+        let sandbox = scripted(SLOW_REPLY);
         let mut running = Running::start(&sandbox, &["--input", "hi"], "");
         running.until("step.started");
         running.signal(name);
-        running.until_ending();
+        running.read_ending_line();
         let result = running.until("result");
         assert_eq!(
             (&result["finishReason"], &result["response"]),
@@ -110,7 +110,7 @@ fn a_turn_may_finish() {
 
 #[test]
 fn a_turn_that_takes_longer_than_the_grace_period_resumes_at_the_next_start() {
-    let sandbox = scripted(STUCK);
+    let sandbox = scripted(ENDLESS_REPLY);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let short =
         manifest(model, "").replace("policy: {", "policy: {shutdown: {gracePeriodSeconds: 1}, ");
@@ -118,7 +118,7 @@ fn a_turn_that_takes_longer_than_the_grace_period_resumes_at_the_next_start() {
     let mut running = Running::start(&sandbox, &["--input", "hi"], "");
     running.until("step.started");
     running.signal("INT");
-    running.until_ending();
+    running.read_ending_line();
     let (code, stderr) = running.end();
     assert_eq!(code, Some(130));
     assert!(
@@ -136,7 +136,7 @@ fn a_turn_that_takes_longer_than_the_grace_period_resumes_at_the_next_start() {
 }
 
 #[test]
-fn a_stop_keeps_an_approval_request_and_its_line() {
+fn an_open_approval_request_survives_a_restart() {
     let call = "{id: c1, tool: bash__exec, args: {command: \"touch made\"}}";
     let sandbox = scripted(&format!(
         "rules:\n  - when: {{role: user}}\n    reply: {{calls: [{call}]}}\n  - when: {{role: tool}}\n    reply: {{text: done}}\n"
@@ -182,12 +182,12 @@ fn a_stop_keeps_an_approval_request_and_its_line() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_and_the_turn_resumes_at_the_next_start() {
-    let sandbox = scripted(STUCK);
+fn a_turn_resumes_after_a_second_signal_ended_the_process() {
+    let sandbox = scripted(ENDLESS_REPLY);
     let mut running = Running::start(&sandbox, &["--input", "first"], "");
     running.until("step.started");
     running.signal("INT");
-    running.until_ending();
+    running.read_ending_line();
     running.signal("TERM");
     let (code, stderr) = running.end();
     assert_eq!(code, Some(143));
@@ -207,18 +207,18 @@ fn a_second_signal_ends_at_once_and_the_turn_resumes_at_the_next_start() {
 }
 
 #[test]
-fn a_stream_takes_no_more_lines_and_says_which_turns_did_not_begin() {
-    let sandbox = scripted(BUSY);
+fn after_a_signal_a_stream_reports_queued_lines_as_not_started() {
+    let sandbox = scripted(SLOW_REPLY);
     let input = "{\"input\": \"one\", \"id\": 1}\n{\"input\": \"two\", \"id\": 2}\nnonsense\n";
     let mut running = Running::start(&sandbox, &["--input-format", "stream-json"], input);
-    // The turn of the first line begins, and the third line is refused, in whatever order.
+    // The turn of the first line starts, and the third line is refused, in any order.
     let mut awaited = vec!["turn.started", "error"];
     while !awaited.is_empty() {
-        let event = running.events().next().expect("more is to come");
+        let event = running.events().next().expect("another event");
         awaited.retain(|kind| event["type"] != *kind);
     }
     running.signal("TERM");
-    running.until_ending();
+    running.read_ending_line();
     assert_eq!(running.until("result")["id"], "1");
     let unfinished = running.until("error");
     insta::assert_json_snapshot!("turn that did not begin", unfinished);
@@ -234,7 +234,7 @@ fn a_stream_takes_no_more_lines_and_says_which_turns_did_not_begin() {
 }
 
 #[test]
-fn a_stream_that_waits_for_input_ends() {
+fn a_signal_ends_a_stream_that_waits_for_input() {
     let sandbox = scripted(ECHO);
     let mut running = Running::start(
         &sandbox,
@@ -246,10 +246,10 @@ fn a_stream_that_waits_for_input_ends() {
     assert_eq!(running.end().0, Some(130));
 }
 
-/// A command of which two processes are left until somebody ends them. Both hold the pipe `held` open. It takes a moment
-/// before it opens it: nothing tells when a program that has only just begun is watched.
+/// Starts two processes that hold the pipe `held` open until they are killed. The delay gives `gdn`
+/// time to watch the new process before it opens the pipe.
 #[cfg(unix)]
-const LONG: &str = "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
+const LONG_COMMAND: &str = "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
 
 /// Kills a `gdn` during a tool call that opens the pipe `held`. `agent` is the rest of the agent.
 /// Returns the text that programs write into the pipe until none of them is left.
@@ -271,7 +271,7 @@ fn written_after_kill(call: &Value, agent: &str) -> String {
     let pipe = sandbox.named_pipe("p/held");
     let mut running = Running::start(&sandbox, &["--input", "hi", "--yes"], "");
     running.until("tool.called");
-    // It opens when the command has opened the other end, and ends when the last process has let go of it.
+    // The open succeeds when the command opens the pipe. Reads end when the last process closes it.
     let mut held = std::fs::File::open(&pipe).unwrap();
     running.signal("KILL");
     let mut left = String::new();
@@ -282,10 +282,11 @@ fn written_after_kill(call: &Value, agent: &str) -> String {
 
 #[cfg(unix)]
 #[test]
-fn what_tools_run_does_not_outlive_a_gdn_that_is_killed() {
-    let foreground = json!({"tool": "bash__exec", "args": {"command": LONG, "timeoutMs": 0}});
+fn tool_processes_end_when_gdn_is_killed() {
+    let foreground =
+        json!({"tool": "bash__exec", "args": {"command": LONG_COMMAND, "timeoutMs": 0}});
     let background =
-        json!({"tool": "runtime__exec", "args": {"command": LONG, "background": true}});
+        json!({"tool": "runtime__exec", "args": {"command": LONG_COMMAND, "background": true}});
     for call in [foreground, background] {
         assert_eq!(written_after_kill(&call, "workdir: project"), "", "{call}");
     }
@@ -293,7 +294,7 @@ fn what_tools_run_does_not_outlive_a_gdn_that_is_killed() {
 
 /// Starts a process that leaves its session, starts the next process, and ends. The last one ends after 30 seconds.
 #[cfg(target_os = "linux")]
-const MOVING: &str = r#"
+const MOVING_COMMAND: &str = r#"
 move='[ $(date +%s) -ge $1 ] && echo left >&3 && exit; setsid sh -c "$0" "$0" "$1" &'
 exec 3> held
 setsid sh -c "$move" "$move" $(($(date +%s) + 30)) &
@@ -302,11 +303,11 @@ wait
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_sandboxed_process_that_moves_does_not_outlive_a_gdn_that_is_killed() {
+fn a_sandboxed_process_that_changes_sessions_ends_when_gdn_is_killed() {
     if !crate::safety::limits_signals() {
         return;
     }
-    let call = json!({"tool": "bash__exec", "args": {"command": MOVING, "timeoutMs": 0}});
+    let call = json!({"tool": "bash__exec", "args": {"command": MOVING_COMMAND, "timeoutMs": 0}});
     let agent = "workdir: project\n  permissions: {default: ask, sandbox: {}}";
     assert_eq!(written_after_kill(&call, agent), "");
 }

@@ -1,12 +1,14 @@
-//! `--store`: conversations in PostgreSQL. Without a database (see tests/postgres.sh) most of it is skipped.
+//! `--store`: conversations in PostgreSQL. Most tests are skipped without a database (see
+//! tests/postgres.sh).
 
 use serde_json::Value;
 
 use crate::projects::{SHOUT, scripted};
 use crate::sandbox::{Outcome, Sandbox};
 
-/// A project that no other test has, in the database of the tests; `None`, and a message, where there is none.
-#[allow(clippy::print_stderr, reason = "a test says that it skips")]
+/// Creates a project for this test in the test database. Prints a message and returns `None`
+/// without a database.
+#[allow(clippy::print_stderr, reason = "reports that the test is skipped")]
 fn in_database() -> Option<(Sandbox, String)> {
     let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
         eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
@@ -20,7 +22,7 @@ fn json(outcome: &Outcome) -> Value {
 }
 
 #[test]
-fn an_address_that_names_no_database_is_refused_and_its_password_not_shown() {
+fn an_invalid_database_url_is_refused_without_showing_its_password() {
     let sandbox = scripted(SHOUT);
     for address in [
         "mysql://me:hunter2@h/d",
@@ -42,7 +44,7 @@ fn an_address_that_names_no_database_is_refused_and_its_password_not_shown() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_told() {
+fn an_unreachable_database_is_reported_without_the_password() {
     let sandbox = scripted(SHOUT);
     let outcome = sandbox.gdn(&[
         "run",
@@ -60,7 +62,7 @@ fn a_database_that_is_not_there_is_told() {
 }
 
 #[test]
-fn a_conversation_goes_on_in_the_database() {
+fn a_conversation_continues_in_the_database() {
     let Some((sandbox, address)) = in_database() else {
         return;
     };
@@ -94,12 +96,12 @@ fn a_conversation_goes_on_in_the_database() {
             .gdn(&["instance", "list", "--project", "p", "--json"])
             .ok(),
         "[]\n",
-        "nothing lies in files"
+        "no conversation is stored in files"
     );
 }
 
 #[test]
-fn an_input_for_nobody_is_kept_for_the_next_node() {
+fn an_input_without_a_running_node_is_kept_for_the_next_node() {
     let Some((sandbox, address)) = in_database() else {
         return;
     };
@@ -117,18 +119,21 @@ fn an_input_for_nobody_is_kept_for_the_next_node() {
         "--json",
     ]));
     assert_eq!(sent, serde_json::json!({"id": "evt-1", "state": "kept"}));
-    // Whoever works next takes it, however short it lives, or the one after it.
-    let has_it = || {
+    // One of the next nodes processes the input, even if each node runs only briefly.
+    let is_delivered = || {
         with(&["run", "p", "--input", "good morning"]).ok();
         with(&["instance", "list", "--project", "p"])
             .ok()
             .contains(":later")
     };
-    assert!((0..20).any(|_| has_it()), "nobody took it");
+    assert!(
+        (0..20).any(|_| is_delivered()),
+        "no node processed the input"
+    );
 }
 
 #[test]
-fn a_conversation_leaves_the_database_and_comes_back() {
+fn a_conversation_is_exported_from_and_imported_into_the_database() {
     let Some((sandbox, address)) = in_database() else {
         return;
     };
@@ -178,12 +183,12 @@ fn a_conversation_leaves_the_database_and_comes_back() {
             .gdn(&["instance", "list", "--project", "p", "--json"])
             .ok(),
         "[]\n",
-        "nothing lies in files"
+        "no conversation is stored in files"
     );
 }
 
 #[test]
-fn a_project_that_was_renamed_adopts_what_it_had() {
+fn a_renamed_project_adopts_its_former_conversations() {
     let Some((sandbox, address)) = in_database() else {
         return;
     };
@@ -195,13 +200,13 @@ fn a_project_that_was_renamed_adopts_what_it_had() {
     std::fs::rename(sandbox.dir().join("p"), sandbox.dir().join("moved")).unwrap();
     with(&["run", "moved", "--input", "good evening"]).ok();
     let adopt = |id: &str| with(&["instance", "adopt", id, "--project", "moved", "--json"]);
-    let nobody = adopt("nobody");
+    let unknown = adopt("nobody");
     assert!(
-        nobody.code == 1
-            && nobody
+        unknown.code == 1
+            && unknown
                 .stderr
                 .contains("The database has no workspace nobody, or the workspace is empty."),
-        "{nobody:?}"
+        "{unknown:?}"
     );
     let adopted = json(&adopt(&former));
     assert_eq!(
@@ -213,7 +218,7 @@ fn a_project_that_was_renamed_adopts_what_it_had() {
     assert_eq!(
         listed("moved")[0]["messages"],
         8,
-        "the old conversation goes on"
+        "the old conversation continues"
     );
-    assert_eq!(adopt(&former).code, 1, "it has nothing any more");
+    assert_eq!(adopt(&former).code, 1, "the former workspace is empty");
 }

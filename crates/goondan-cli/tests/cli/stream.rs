@@ -25,12 +25,12 @@ fn each_line_is_answered_with_its_id() {
 {\"input\": \"three\", \"agent\": \"a\"}
 ";
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
-    let outcome = sandbox.gdn_reading(&arguments, input);
+    let outcome = sandbox.gdn_with_stdin(&arguments, input);
     let (mut results, accepted): (Vec<Value>, Vec<Value>) = lines(outcome.ok())
         .into_iter()
         .partition(|line| line["type"] == "result");
     results.sort_by_key(|result| result["response"].to_string());
-    let told: Vec<_> = results
+    let answers: Vec<_> = results
         .iter()
         .map(|result| (&result["id"], &result["instanceKey"], &result["response"]))
         .collect();
@@ -43,7 +43,7 @@ fn each_line_is_answered_with_its_id() {
         ("2".into(), "other".into(), "heard two".into()),
     ];
     assert_eq!(
-        told,
+        answers,
         expected
             .iter()
             .map(|(id, key, text)| (id, key, text))
@@ -52,11 +52,11 @@ fn each_line_is_answered_with_its_id() {
 }
 
 #[test]
-fn a_bad_line_is_answered_with_an_error_and_the_next_one_works() {
+fn an_invalid_line_is_answered_with_an_error_and_the_next_line_runs() {
     let sandbox = scripted(ECHO);
     let input = "nonsense\n[1]\n{\"id\": \"x\"}\n{\"input\": \"a\", \"colour\": 1}\n{\"input\": \"a\", \"agent\": \"b\", \"id\": \"y\"}\n{\"input\": \"good\"}\n";
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
-    let outcome = sandbox.gdn_reading(&arguments, input);
+    let outcome = sandbox.gdn_with_stdin(&arguments, input);
     let (results, errors): (Vec<Value>, Vec<Value>) = lines(outcome.ok())
         .into_iter()
         .filter(|line| line["type"] != "accepted")
@@ -67,7 +67,7 @@ fn a_bad_line_is_answered_with_an_error_and_the_next_one_works() {
 }
 
 #[test]
-fn events_come_while_standard_input_is_open() {
+fn events_are_written_while_standard_input_is_open() {
     let sandbox = scripted(ECHO);
     let mut child = sandbox
         .command(&SERVE)
@@ -106,7 +106,8 @@ fn a_failed_turn_does_not_end_the_stream() {
         "rules: [{when: {contains: bad}, reply: {error: {status: 400, message: no}}}]\ndefault: {text: fine}\n",
     );
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
-    let outcome = sandbox.gdn_reading(&arguments, "{\"input\": \"bad\"}\n{\"input\": \"good\"}\n");
+    let outcome =
+        sandbox.gdn_with_stdin(&arguments, "{\"input\": \"bad\"}\n{\"input\": \"good\"}\n");
     let mut results = lines(outcome.ok());
     results.retain(|line| line["type"] == "result");
     assert_eq!(

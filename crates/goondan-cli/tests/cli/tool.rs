@@ -28,7 +28,7 @@ fn a_tool_can_be_called_without_a_model() {
 }
 
 #[test]
-fn failures_of_a_tool_are_errors_of_the_command() {
+fn a_failed_tool_call_fails_the_command() {
     let sandbox = scripted(ECHO);
     let cases: [(&str, &[&str]); 3] = [
         (
@@ -73,7 +73,7 @@ fn failures_of_a_tool_are_errors_of_the_command() {
 }
 
 #[test]
-fn the_list_names_what_the_model_is_offered() {
+fn tool_list_shows_the_tools_of_the_agent() {
     let sandbox = scripted(ECHO);
     let text = sandbox.gdn(&["tool", "list", "-p", "p"]);
     sandbox
@@ -120,7 +120,7 @@ fn a_failed_write_of_a_hard_linked_file_keeps_its_contents() {
             gdn.get_envs()
                 .filter_map(|(name, value)| Some((name, value?))),
         );
-    let outcome = sandbox.finished(limited);
+    let outcome = sandbox.run_command(limited);
     assert!(
         outcome.report().contains("too large"),
         "{}",

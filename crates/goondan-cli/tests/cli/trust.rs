@@ -1,4 +1,4 @@
-//! A project that somebody has just cloned does nothing before it is trusted, and everything after that.
+//! Projects that need trust: no code runs before, and all of it runs after `gdn trust`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,21 +10,22 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::person::Person;
 use crate::projects::{ECHO, manifest, scripted};
+use crate::pty_session::PtySession;
 use crate::sandbox::{Outcome, Sandbox};
-use crate::watch::{Watching, compiler, source};
+use crate::watch::{WatchedSwarm, compiler, source};
 
 const MODEL: &str = "{provider: scripted, model: any, options: {script: script.yaml}}";
 const ALLOW: &str = "permissions: {default: allow}";
 
-/// `gdn` on a machine that trusts nothing yet, with nothing on standard input.
+/// Runs `gdn` without trust in any project, and with empty standard input.
 fn gdn(sandbox: &Sandbox, arguments: &[&str]) -> Outcome {
-    sandbox.finished(sandbox.stranger(arguments))
+    sandbox.run_command(sandbox.command_without_trust(arguments))
 }
 
-/// A project `p` whose model has `tool` called with `arguments`, and whose agent has the tool resource `reference`.
-fn calling(reference: &str, tool: &str, arguments: &str, more: &str) -> Sandbox {
+/// Creates a project `p` whose model calls `tool` with `arguments`, and whose agent has the Tool
+/// `reference`. `more` is appended to the manifest.
+fn project_calling(reference: &str, tool: &str, arguments: &str, more: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let text =
         manifest(MODEL, ALLOW).replace("{ref: Tool/bash}", &format!("{{ref: Tool/{reference}}}"));
@@ -45,7 +46,7 @@ fn tool(name: &str, spec: &str) -> String {
     )
 }
 
-/// A program that leaves `mark` behind, in a folder with a `tool.yaml`.
+/// Writes a tool directory with a `tool.yaml` and a program that creates the file `mark`.
 fn program(sandbox: &Sandbox, folder: &str, mark: &Path) {
     sandbox.write(
         &format!("p/{folder}/tool.yaml"),
@@ -59,8 +60,8 @@ fn program(sandbox: &Sandbox, folder: &str, mark: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What every command does that must not need trust, and must not do anything of the project.
-fn look_around(sandbox: &Sandbox) {
+/// Runs the commands that need no trust because they run no code of the project.
+fn assert_inspection_needs_no_trust(sandbox: &Sandbox) {
     for arguments in [
         &["validate", "p"][..],
         &["doctor", "p"],
@@ -75,9 +76,10 @@ fn look_around(sandbox: &Sandbox) {
     }
 }
 
-/// Nothing happens without trust, whichever command is tried, and the message says what is wanted; with it, `mark` is there.
-fn refused_then_done(sandbox: &Sandbox, arguments: &[&str], mark: &Path, wants: &str) {
-    look_around(sandbox);
+/// Asserts that commands fail without trust, with `wants` in the message. With trust, the command
+/// creates `mark`.
+fn assert_requires_trust(sandbox: &Sandbox, arguments: &[&str], mark: &Path, wants: &str) {
+    assert_inspection_needs_no_trust(sandbox);
     for arguments in [
         arguments,
         &["run", "p", "--yes", "--input", "x"],
@@ -97,7 +99,7 @@ fn refused_then_done(sandbox: &Sandbox, arguments: &[&str], mark: &Path, wants: 
     }
     assert!(
         !mark.exists() && !sandbox.state().join("workspaces").exists(),
-        "nothing has happened"
+        "no code of the project ran"
     );
     assert!(gdn(sandbox, &["trust", "p"]).ok().starts_with("Trusted "));
     let done = gdn(sandbox, arguments);
@@ -117,20 +119,20 @@ fn programs_that_doctor_starts_do_not_run_in_the_project() {
     );
     let program = sandbox.dir().join("bin/node");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = sandbox.stranger(&["doctor"]);
+    let mut command = sandbox.command_without_trust(&["doctor"]);
     command.current_dir(sandbox.dir().join("p")).env(
         "PATH",
         format!("{}:/usr/bin:/bin", sandbox.dir().join("bin").display()),
     );
-    let outcome = sandbox.finished(command);
+    let outcome = sandbox.run_command(command);
     assert!(outcome.stdout.contains("Node.js 24.0.0"), "{outcome:?}");
     let directory = std::fs::read_to_string(sandbox.dir().join("bin/node.directory")).unwrap();
     assert_eq!(directory, "/\n");
 }
 
 #[test]
-fn a_library_is_not_loaded() {
-    let sandbox = calling(
+fn a_library_is_loaded_only_in_a_trusted_project() {
+    let sandbox = project_calling(
         "say",
         "say__reverse",
         "{text: x}",
@@ -151,7 +153,7 @@ fn a_library_is_not_loaded() {
             .unwrap()
             .success()
     );
-    refused_then_done(
+    assert_requires_trust(
         &sandbox,
         &["run", "p", "--input", "x"],
         &mark,
@@ -160,7 +162,7 @@ fn a_library_is_not_loaded() {
 }
 
 #[test]
-fn nothing_is_built() {
+fn builds_run_only_in_a_trusted_project() {
     let sandbox = Sandbox::new();
     let mark = mark(&sandbox);
     let build = format!("{{entry: ./evil, build: \"touch '{}'\"}}", mark.display());
@@ -168,7 +170,7 @@ fn nothing_is_built() {
     sandbox.write("p/goondan.yaml", &format!("{text}{}", tool("evil", &build)));
     sandbox.write("p/script.yaml", ECHO);
     program(&sandbox, "evil", &sandbox.dir().join("other"));
-    refused_then_done(&sandbox, &["build", "p"], &mark, "to build Tool/evil");
+    assert_requires_trust(&sandbox, &["build", "p"], &mark, "to build Tool/evil");
     gdn(&sandbox, &["trust", "--revoke", "p"]).ok();
     assert_eq!(
         gdn(&sandbox, &["run", "p", "--build", "--input", "x"]).code,
@@ -177,10 +179,10 @@ fn nothing_is_built() {
 }
 
 #[test]
-fn a_program_is_not_started() {
-    let sandbox = calling("evil", "evil__evil", "{}", &tool("evil", "{entry: ./evil}"));
+fn a_tool_program_is_started_only_in_a_trusted_project() {
+    let sandbox = project_calling("evil", "evil__evil", "{}", &tool("evil", "{entry: ./evil}"));
     program(&sandbox, "evil", &mark(&sandbox));
-    refused_then_done(
+    assert_requires_trust(
         &sandbox,
         &["run", "p", "--input", "x"],
         &mark(&sandbox),
@@ -189,12 +191,12 @@ fn a_program_is_not_started() {
 }
 
 #[test]
-fn a_shell_that_may_do_anything_does_nothing() {
+fn shell_commands_run_without_approval_only_in_a_trusted_project() {
     let sandbox = Sandbox::new();
     let command = format!("{{command: \"touch '{}'\"}}", mark(&sandbox).display());
-    // The same, in a project of its own.
-    let project = calling("bash", "bash__exec", &command, "");
-    refused_then_done(
+    // The file `mark` is outside of this project.
+    let project = project_calling("bash", "bash__exec", &command, "");
+    assert_requires_trust(
         &project,
         &["run", "p", "--input", "x"],
         &mark(&sandbox),
@@ -203,14 +205,14 @@ fn a_shell_that_may_do_anything_does_nothing() {
 }
 
 #[test]
-fn custom_tools_are_left_alone() {
-    let sandbox = calling("custom-tools", "custom-tools__run", "{toolName: evil}", "");
+fn custom_tools_run_only_in_a_trusted_project() {
+    let sandbox = project_calling("custom-tools", "custom-tools__run", "{toolName: evil}", "");
     let script = std::fs::read_to_string(sandbox.dir().join("p/script.yaml")).unwrap();
     sandbox.write("p/script.yaml", &script.replace("toolName", "tool_name"));
     program(&sandbox, "tools/evil", &mark(&sandbox));
     let wants =
         "lets Agent/a run programs without approval: custom-tools__create, custom-tools__run";
-    refused_then_done(
+    assert_requires_trust(
         &sandbox,
         &["run", "p", "--input", "x"],
         &mark(&sandbox),
@@ -219,10 +221,10 @@ fn custom_tools_are_left_alone() {
 }
 
 #[test]
-fn a_yes_to_everything_is_no_trust() {
+fn the_yes_option_does_not_trust_the_project() {
     let sandbox = Sandbox::new();
     let command = format!("{{command: \"touch '{}'\"}}", mark(&sandbox).display());
-    let project = calling("bash", "bash__exec", &command, "");
+    let project = project_calling("bash", "bash__exec", &command, "");
     let refused = gdn(&project, &["run", "p", "--yes", "--input", "x"]);
     assert!(
         refused.code == 7 && refused.stderr.contains("run programs"),
@@ -242,21 +244,21 @@ fn a_yes_to_everything_is_no_trust() {
         ],
     );
     assert_eq!(refused.code, 7);
-    assert!(!mark(&sandbox).exists(), "nothing was run");
+    assert!(!mark(&sandbox).exists(), "the command did not run");
     gdn(&project, &["run", "p", "--trust", "--input", "x"]).ok();
     assert!(mark(&sandbox).exists());
     assert_eq!(
         gdn(&project, &["run", "p", "--input", "x"]).code,
         7,
-        "that was for one run"
+        "`--trust` is for one run"
     );
 }
 
-/// Somebody who listens: gives back the address, and every request that comes.
+/// Starts a model server that refuses all requests. Returns its address and the requests.
 fn listener() -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (heard, requests) = channel();
+    let (sender, requests) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -264,9 +266,9 @@ fn listener() -> (SocketAddr, Receiver<String>) {
             let read = stream.read(&mut bytes).unwrap_or(0);
             let answer =
                 b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            // Whoever asked may be gone; what it has said counts.
+            // The client may have disconnected, but its request counts.
             let _ = stream.write_all(answer);
-            if heard
+            if sender
                 .send(String::from_utf8_lossy(&bytes[..read]).into_owned())
                 .is_err()
             {
@@ -277,8 +279,8 @@ fn listener() -> (SocketAddr, Receiver<String>) {
     (address, requests)
 }
 
-/// Without trust nobody hears anything; with it, the listener hears `word`.
-fn unheard_then_heard(
+/// Asserts that a run sends no request without trust. With trust, the request contains `word`.
+fn assert_key_requires_trust(
     key: &str,
     prepare: impl Fn(&Sandbox, &mut Command),
     wants: &[&str],
@@ -291,28 +293,28 @@ fn unheard_then_heard(
     );
     sandbox.write("p/goondan.yaml", &manifest(&model, ""));
     let run = || {
-        let mut command = sandbox.stranger(&["run", "p", "--input", "hello"]);
+        let mut command = sandbox.command_without_trust(&["run", "p", "--input", "hello"]);
         prepare(&sandbox, &mut command);
-        sandbox.finished(command)
+        sandbox.run_command(command)
     };
     let refused = run();
     assert_eq!(refused.code, 7, "{refused:?}");
     assert!(
-        wants.iter().all(|want| refused.stderr.contains(want)),
+        wants.iter().all(|text| refused.stderr.contains(text)),
         "{refused:?}"
     );
-    look_around(&sandbox);
-    assert!(requests.try_recv().is_err(), "nobody has heard anything");
+    assert_inspection_needs_no_trust(&sandbox);
+    assert!(requests.try_recv().is_err(), "no request was sent");
     gdn(&sandbox, &["trust", "p"]).ok();
     let done = run();
-    let heard = requests
+    let request = requests
         .recv_timeout(Duration::from_secs(60))
         .unwrap_or_else(|_| panic!("{done:?}"));
-    assert!(heard.contains(word), "{heard}");
+    assert!(request.contains(word), "{request}");
 }
 
 #[test]
-fn a_variable_is_not_sent_to_an_endpoint_of_the_project() {
+fn a_variable_is_sent_to_an_endpoint_only_in_a_trusted_project() {
     let set = |_: &Sandbox, command: &mut Command| {
         command.env("BANK_TOKEN", "hunter2-hunter2");
     };
@@ -320,7 +322,7 @@ fn a_variable_is_not_sent_to_an_endpoint_of_the_project() {
         "sends its conversations to http://127.0.0.1:",
         "with the key in BANK_TOKEN",
     ];
-    unheard_then_heard(
+    assert_key_requires_trust(
         "{valueFrom: {env: BANK_TOKEN}}",
         set,
         &wants,
@@ -329,13 +331,13 @@ fn a_variable_is_not_sent_to_an_endpoint_of_the_project() {
 }
 
 #[test]
-fn a_secret_is_not_sent_to_an_endpoint_of_the_project() {
+fn a_secret_is_sent_to_an_endpoint_only_in_a_trusted_project() {
     let set = |sandbox: &Sandbox, command: &mut Command| {
         sandbox.write("secrets/bank/token", "hunter2-hunter2\n");
         command.env("GOONDAN_SECRETS_DIR", sandbox.dir().join("secrets"));
     };
     let key = "{valueFrom: {secretRef: {ref: Secret/bank, key: token}}}";
-    unheard_then_heard(
+    assert_key_requires_trust(
         key,
         set,
         &["with the key in Secret/bank"],
@@ -344,15 +346,15 @@ fn a_secret_is_not_sent_to_an_endpoint_of_the_project() {
 }
 
 #[test]
-fn variables_of_the_project_are_not_read() {
+fn env_files_are_read_only_in_a_trusted_project() {
     let set =
         |sandbox: &Sandbox, _: &mut Command| sandbox.write("p/.env", "KEY=from-the-project\n");
     let wants = ["sets variables for its models and tools", "  .env "];
-    unheard_then_heard("{valueFrom: {env: KEY}}", set, &wants, "from-the-project");
+    assert_key_requires_trust("{valueFrom: {env: KEY}}", set, &wants, "from-the-project");
 }
 
 #[test]
-fn a_project_that_wants_nothing_needs_no_trust() {
+fn a_project_that_requests_no_access_requires_no_trust() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let sandbox = Sandbox::new();
     for (example, input) in [("hello", "good morning"), ("newsroom", "Write about bees")] {
@@ -385,8 +387,8 @@ fn another_working_directory_needs_trust() {
 }
 
 #[test]
-fn what_is_wanted_is_listed_for_people_and_programs() {
-    let sandbox = calling(
+fn requested_access_is_listed_as_text_and_as_json() {
+    let sandbox = project_calling(
         "bash",
         "bash__exec",
         "{command: ls}",
@@ -416,15 +418,15 @@ fn what_is_wanted_is_listed_for_people_and_programs() {
 }
 
 #[test]
-fn the_list_can_be_seen_and_changed() {
-    let sandbox = calling("bash", "bash__exec", "{command: ls}", "");
+fn trusted_directories_are_listed_and_revoked() {
+    let sandbox = project_calling("bash", "bash__exec", "{command: ls}", "");
     let runs = || gdn(&sandbox, &["run", "p", "--input", "x"]).code == 0;
     assert_eq!(
         gdn(&sandbox, &["trust", "--list"]).stderr,
         "No directory is trusted.\n"
     );
     gdn(&sandbox, &["trust", "."]).ok();
-    assert!(runs(), "a folder above speaks for it");
+    assert!(runs(), "trust in a parent directory covers the project");
     gdn(&sandbox, &["trust", "p/goondan.yaml"]).ok();
     let listed: Value =
         serde_json::from_str(gdn(&sandbox, &["trust", "--list", "--json"]).ok()).unwrap();
@@ -445,7 +447,7 @@ fn the_list_can_be_seen_and_changed() {
 }
 
 #[test]
-fn what_init_writes_is_trusted_unless_something_was_there() {
+fn a_project_created_by_init_is_trusted_unless_its_directory_had_files() {
     let sandbox = Sandbox::new();
     gdn(&sandbox, &["init", "fresh"]).ok();
     sandbox.write("cloned/tools.yaml", "# of somebody else\n");
@@ -465,15 +467,15 @@ fn what_init_writes_is_trusted_unless_something_was_there() {
 }
 
 #[test]
-fn a_person_is_asked_once() {
-    let sandbox = calling("bash", "bash__exec", "{command: ls}", "");
-    let sit_down = || Person::at(sandbox.stranger(&["run", "p", "--input", "x"]));
-    let mut unsure = sit_down();
+fn the_trust_prompt_is_shown_until_it_is_confirmed() {
+    let sandbox = project_calling("bash", "bash__exec", "{command: ls}", "");
+    let start = || PtySession::start(sandbox.command_without_trust(&["run", "p", "--input", "x"]));
+    let mut unsure = start();
     unsure.read_until("lets Agent/a run programs without approval");
     unsure.read_until("[y/N]");
     unsure.write("\r");
     assert_eq!(unsure.exit_code(), Some(7));
-    let mut sure = sit_down();
+    let mut sure = start();
     sure.read_until("[y/N]");
     sure.write("y\r");
     sure.read_until("done");
@@ -482,10 +484,11 @@ fn a_person_is_asked_once() {
 }
 
 #[test]
-fn an_edit_that_wants_more_is_refused_until_the_project_is_trusted() {
+fn a_reload_that_requests_more_access_requires_trust() {
     let sandbox = scripted(ECHO);
-    let stream = sandbox.stranger(&["run", "p", "--input-format", "stream-json", "--watch"]);
-    let mut running = Watching::of(stream);
+    let stream =
+        sandbox.command_without_trust(&["run", "p", "--input-format", "stream-json", "--watch"]);
+    let mut running = WatchedSwarm::start_command(stream);
     let built = mark(&sandbox);
     let build = format!(
         "{{entry: ./evil, build: {{command: \"touch '{}'\", sources: ['*.src']}}}}",
@@ -515,7 +518,7 @@ fn an_edit_that_wants_more_is_refused_until_the_project_is_trusted() {
 }
 
 #[test]
-fn what_a_repository_tells_agents_is_not_obeyed_before_its_folder_is_trusted() {
+fn instruction_files_above_the_project_require_trust_in_their_directory() {
     let sandbox = Sandbox::new();
     let text = manifest(
         MODEL,
@@ -543,21 +546,21 @@ fn what_a_repository_tells_agents_is_not_obeyed_before_its_folder_is_trusted() {
             "{why}: {outcome:?}"
         );
     };
-    refused("nobody trusts anything");
-    // Trust in the project is no trust in what lies above it.
+    refused("no directory is trusted");
+    // Trust in the project does not cover files of its parent directory.
     let trusted = gdn(&sandbox, &["trust", "r/p"]);
     assert!(
         trusted.stderr.contains("also uses files outside"),
         "{trusted:?}"
     );
-    refused("the project alone is trusted");
+    refused("only the project is trusted");
     gdn(&sandbox, &["run", "r/p", "--trust", "--input", "x"]).ok();
     gdn(&sandbox, &["trust", "r"]).ok();
     gdn(&sandbox, &["run", "r/p", "--input", "x"]).ok();
 }
 
 #[test]
-fn many_commands_at_the_same_time_lose_no_change() {
+fn concurrent_trust_commands_lose_no_change() {
     let sandbox = Sandbox::new();
     let folders: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
     for folder in &folders {

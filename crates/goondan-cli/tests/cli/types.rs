@@ -1,4 +1,4 @@
-//! The types in `packages/` say what is there when a module runs, no less and no more.
+//! The types in `packages/` declare exactly the members of the runtime objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::sandbox::Sandbox;
 /// Members by interface.
 type Shapes = BTreeMap<String, BTreeSet<String>>;
 
-/// Says which members the things have that modules in JavaScript get.
+/// Writes the members of the objects that a JavaScript handler file receives.
 const JAVASCRIPT: &str = r#"
 import fs from 'node:fs';
 const names = (thing) => [...new Set([...Object.keys(thing),
@@ -49,7 +49,7 @@ export function register(api) {
 }
 "#;
 
-/// The same in Python.
+/// Writes the members of the objects that a Python handler file receives.
 const PYTHON: &str = r#"
 import json
 
@@ -92,7 +92,7 @@ def register(api):
     api.tools.register({"name": "shapes__look"}, look)
 "#;
 
-/// What is made as JSON has fields that are not always there.
+/// Types of JSON data, whose fields may be missing.
 const DATA: [&str; 8] = [
     "InputEvent",
     "Runtime",
@@ -104,8 +104,8 @@ const DATA: [&str; 8] = [
     "Message",
 ];
 
-/// What a module sees that says so itself.
-fn offered(file: &str, text: &str) -> Shapes {
+/// Runs an extension that writes the members of its objects. Returns these members.
+fn runtime_shapes(file: &str, text: &str) -> Shapes {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let bundle = manifest(
@@ -128,10 +128,11 @@ fn offered(file: &str, text: &str) -> Shapes {
     serde_json::from_str(&shapes).unwrap()
 }
 
-/// The name of an interface, and what it extends.
+/// Name and base of an interface.
 type Head<'l> = (&'l str, Option<&'l str>);
 
-/// The interfaces of a file: `head` finds the name and what it extends in a line, `member` finds a member.
+/// Returns the interfaces of a file. `head` parses the first line of an interface, `member` a line
+/// of a member.
 fn declared(
     text: &str,
     head: fn(&str) -> Option<Head<'_>>,
@@ -170,9 +171,9 @@ fn in_typescript(text: &str) -> Shapes {
         ))
     }
     fn member(line: &str) -> Option<&str> {
-        let said = line.strip_prefix("  ")?.trim_start_matches("readonly ");
-        let name = word(said);
-        (!name.is_empty() && said[name.len()..].starts_with([':', '?', '(', '<'])).then_some(name)
+        let rest = line.strip_prefix("  ")?.trim_start_matches("readonly ");
+        let name = word(rest);
+        (!name.is_empty() && rest[name.len()..].starts_with([':', '?', '(', '<'])).then_some(name)
     }
     declared(text, head, member)
 }
@@ -183,28 +184,31 @@ fn in_python(text: &str) -> Shapes {
         Some((word(rest), rest.split_once('(').map(|(_, base)| word(base))))
     }
     fn member(line: &str) -> Option<&str> {
-        let said = line.strip_prefix("    ")?;
-        let function = said.strip_prefix("def ");
-        let name = word(function.unwrap_or(said));
-        let is_one =
-            !name.is_empty() && (function.is_some() || said[name.len()..].starts_with(": "));
-        is_one.then_some(name)
+        let rest = line.strip_prefix("    ")?;
+        let function = rest.strip_prefix("def ");
+        let name = word(function.unwrap_or(rest));
+        let is_member =
+            !name.is_empty() && (function.is_some() || rest[name.len()..].starts_with(": "));
+        is_member.then_some(name)
     }
     declared(text, head, member)
 }
 
-fn compare(offered: &Shapes, declared: &Shapes) {
-    assert!(offered.len() > 10, "{offered:?}");
-    for (name, members) in offered {
+fn compare(runtime_shapes: &Shapes, declared: &Shapes) {
+    assert!(runtime_shapes.len() > 10, "{runtime_shapes:?}");
+    for (name, members) in runtime_shapes {
         let known = declared
             .get(name)
             .unwrap_or_else(|| panic!("`{name}` is not declared"));
-        let lacking: Vec<&String> = members.difference(known).collect();
-        assert!(lacking.is_empty(), "the types lack {lacking:?} of `{name}`");
-        let made_up: Vec<&String> = known.difference(members).collect();
+        let undeclared: Vec<&String> = members.difference(known).collect();
         assert!(
-            DATA.contains(&name.as_str()) || made_up.is_empty(),
-            "nothing gives {made_up:?} of `{name}`"
+            undeclared.is_empty(),
+            "the types lack {undeclared:?} of `{name}`"
+        );
+        let unused: Vec<&String> = known.difference(members).collect();
+        assert!(
+            DATA.contains(&name.as_str()) || unused.is_empty(),
+            "the runtime has no {unused:?} in `{name}`"
         );
     }
 }
@@ -218,50 +222,50 @@ fn package(path: &str) -> String {
     .unwrap()
 }
 
-#[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
-fn is_there(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok();
-    if !is_there {
+#[allow(clippy::print_stderr, reason = "reports why a test is skipped")]
+fn is_installed(program: &str) -> bool {
+    let is_installed = Command::new(program).arg("--version").output().is_ok();
+    if !is_installed {
         eprintln!("skipped: there is no {program}");
     }
-    is_there
+    is_installed
 }
 
 #[test]
-fn what_modules_in_javascript_get_is_declared() {
-    if is_there("node") {
+fn typescript_types_match_the_javascript_runtime_objects() {
+    if is_installed("node") {
         compare(
-            &offered("shapes.mjs", JAVASCRIPT),
+            &runtime_shapes("shapes.mjs", JAVASCRIPT),
             &in_typescript(&package("types/index.d.ts")),
         );
     }
 }
 
 #[test]
-fn what_modules_in_python_get_is_declared() {
-    if is_there("python3") {
+fn python_types_match_the_python_runtime_objects() {
+    if is_installed("python3") {
         compare(
-            &offered("shapes.py", PYTHON),
+            &runtime_shapes("shapes.py", PYTHON),
             &in_python(&package("python/goondan_types/__init__.py")),
         );
     }
 }
 
-/// A comparison that finds nothing would find no drift.
+/// Checks the comparison itself, which would otherwise hide differences.
 #[test]
-fn what_is_not_declared_is_found() {
+fn the_type_comparison_detects_differences() {
     let declared = in_typescript(&package("types/index.d.ts"));
-    let mut offered: Shapes = declared.clone();
-    offered
+    let mut runtime_shapes: Shapes = declared.clone();
+    runtime_shapes
         .get_mut("Logger")
         .unwrap()
         .insert("shout".to_owned());
-    assert!(std::panic::catch_unwind(|| compare(&offered, &declared)).is_err());
+    assert!(std::panic::catch_unwind(|| compare(&runtime_shapes, &declared)).is_err());
     let declared = in_python(&package("python/goondan_types/__init__.py"));
-    let mut offered = declared.clone();
-    offered
+    let mut runtime_shapes = declared.clone();
+    runtime_shapes
         .get_mut("TurnLayerContext")
         .unwrap()
         .remove("emit_message_event");
-    assert!(std::panic::catch_unwind(|| compare(&offered, &declared)).is_err());
+    assert!(std::panic::catch_unwind(|| compare(&runtime_shapes, &declared)).is_err());
 }

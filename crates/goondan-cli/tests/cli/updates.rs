@@ -1,4 +1,4 @@
-//! `gdn self update`, from a place on this machine.
+//! `gdn self update`, from a download site on this machine.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,13 +13,13 @@ use crate::sandbox::{Outcome, Sandbox};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// An installation as the installers leave it, and the place that it came from.
-struct Installed {
+/// An installation as the installers create it, and its download site.
+struct Installation {
     sandbox: Sandbox,
     site: PathBuf,
 }
 
-impl Installed {
+impl Installation {
     fn new() -> Self {
         let sandbox = Sandbox::new();
         let (prefix, site) = (sandbox.dir().join("prefix"), sandbox.dir().join("site"));
@@ -31,11 +31,11 @@ impl Installed {
         let version = env!("CARGO_PKG_VERSION");
         let receipt = json!({ "version": version, "target": TARGET, "base": serve(site.clone()) });
         fs::write(prefix.join("share/gdn/receipt.json"), receipt.to_string()).unwrap();
-        Installed { sandbox, site }
+        Installation { sandbox, site }
     }
 
-    /// Offers `version`, whose program is a script with these lines.
-    fn offer(&self, version: &str, program: &str) -> PathBuf {
+    /// Publishes `version`, whose program is a shell script with the lines `program`.
+    fn publish(&self, version: &str, program: &str) -> PathBuf {
         let name = format!("gdn-{version}-{TARGET}");
         let folder = self.sandbox.dir().join(&name);
         for below in ["bin", "share/doc/gdn"] {
@@ -47,12 +47,12 @@ impl Installed {
         fs::create_dir_all(&files).unwrap();
         fs::create_dir_all(self.site.join("latest/download")).unwrap();
         let archive = files.join(format!("{name}.tar.gz"));
-        let made = Command::new("chmod")
+        let status = Command::new("chmod")
             .arg("+x")
             .arg(folder.join("bin/gdn"))
             .status()
             .unwrap();
-        assert!(made.success());
+        assert!(status.success());
         let tar = Command::new("tar")
             .arg("-czf")
             .arg(&archive)
@@ -80,14 +80,14 @@ impl Installed {
             .current_dir(self.sandbox.dir())
             .env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        self.sandbox.finished(command)
+        self.sandbox.run_command(command)
     }
 
     fn prefix(&self) -> PathBuf {
         self.sandbox.dir().join("prefix")
     }
 
-    /// The old program answers, nothing lies around, and the receipt is the old one.
+    /// Asserts that the old program and receipt are in place, without other files.
     fn assert_unchanged(&self) {
         let version = env!("CARGO_PKG_VERSION");
         assert_eq!(
@@ -105,7 +105,7 @@ impl Installed {
     }
 }
 
-/// Serves the files below a folder for as long as the test runs, and tells its address.
+/// Serves the files below a directory during the test. Returns the address.
 fn serve(folder: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -136,28 +136,28 @@ fn serve(folder: PathBuf) -> String {
 }
 
 #[test]
-fn a_newer_version_takes_the_place_of_the_old_one() {
-    let installed = Installed::new();
-    installed.offer("99.0.0", "echo gdn 99.0.0");
-    let told = installed.gdn(&["self", "update", "--check", "--json"]);
-    let told: Value = serde_json::from_str(told.ok()).unwrap();
-    assert_eq!(told["newest"], "99.0.0");
+fn self_update_installs_a_newer_version() {
+    let installation = Installation::new();
+    installation.publish("99.0.0", "echo gdn 99.0.0");
+    let outcome = installation.gdn(&["self", "update", "--check", "--json"]);
+    let outcome: Value = serde_json::from_str(outcome.ok()).unwrap();
+    assert_eq!(outcome["newest"], "99.0.0");
     assert_eq!(
-        (&told["isNewer"], &told["updated"]),
+        (&outcome["isNewer"], &outcome["updated"]),
         (&json!(true), &json!(false))
     );
-    installed.assert_unchanged();
+    installation.assert_unchanged();
 
-    let told = installed.gdn(&["self", "update"]);
-    assert!(told.ok().contains("to 99.0.0"));
-    assert_eq!(installed.gdn(&["--version"]).ok(), "gdn 99.0.0\n");
-    assert_eq!(installed.receipt()["version"], "99.0.0");
+    let outcome = installation.gdn(&["self", "update"]);
+    assert!(outcome.ok().contains("to 99.0.0"));
+    assert_eq!(installation.gdn(&["--version"]).ok(), "gdn 99.0.0\n");
+    assert_eq!(installation.receipt()["version"], "99.0.0");
     assert_eq!(
-        fs::read_to_string(installed.prefix().join("share/doc/gdn/README.md")).unwrap(),
+        fs::read_to_string(installation.prefix().join("share/doc/gdn/README.md")).unwrap(),
         "new"
     );
     assert_eq!(
-        fs::read_dir(installed.prefix().join("bin"))
+        fs::read_dir(installation.prefix().join("bin"))
             .unwrap()
             .count(),
         1
@@ -166,67 +166,67 @@ fn a_newer_version_takes_the_place_of_the_old_one() {
 
 #[test]
 fn an_older_version_changes_nothing() {
-    let installed = Installed::new();
-    installed.offer("0.0.1", "echo gdn 0.0.1");
+    let installation = Installation::new();
+    installation.publish("0.0.1", "echo gdn 0.0.1");
     assert!(
-        installed
+        installation
             .gdn(&["self", "update"])
             .ok()
             .contains("up to date")
     );
-    installed.assert_unchanged();
+    installation.assert_unchanged();
 }
 
 #[test]
 fn a_tampered_archive_is_refused() {
-    let installed = Installed::new();
-    let archive = installed.offer("99.0.0", "echo gdn 99.0.0");
+    let installation = Installation::new();
+    let archive = installation.publish("99.0.0", "echo gdn 99.0.0");
     let mut bytes = fs::read(&archive).unwrap();
     bytes.push(0);
     fs::write(&archive, bytes).unwrap();
-    let told = installed.gdn(&["self", "update"]);
-    assert_eq!(told.code, 1);
+    let outcome = installation.gdn(&["self", "update"]);
+    assert_eq!(outcome.code, 1);
     assert!(
-        told.stderr.contains("UPDATE_ERROR") && told.stderr.contains("checksum"),
+        outcome.stderr.contains("UPDATE_ERROR") && outcome.stderr.contains("checksum"),
         "{}",
-        told.stderr
+        outcome.stderr
     );
-    installed.assert_unchanged();
+    installation.assert_unchanged();
 }
 
 #[test]
-fn a_program_that_does_not_answer_is_refused() {
+fn self_update_refuses_a_program_without_the_expected_version() {
     for program in ["exit 1", "echo gdn 98.0.0", "exec /nowhere"] {
-        let installed = Installed::new();
-        installed.offer("99.0.0", program);
-        let told = installed.gdn(&["self", "update"]);
-        assert_eq!(told.code, 1, "{program}");
+        let installation = Installation::new();
+        installation.publish("99.0.0", program);
+        let outcome = installation.gdn(&["self", "update"]);
+        assert_eq!(outcome.code, 1, "{program}");
         assert!(
-            told.stderr.contains("not `gdn 99.0.0`"),
+            outcome.stderr.contains("not `gdn 99.0.0`"),
             "{program}: {}",
-            told.stderr
+            outcome.stderr
         );
-        installed.assert_unchanged();
+        installation.assert_unchanged();
     }
 }
 
 #[test]
-fn a_place_that_is_gone_is_told() {
-    let installed = Installed::new();
-    let told = installed.gdn(&["self", "update"]);
-    assert_eq!(told.code, 5);
-    assert!(told.stderr.contains("404"), "{}", told.stderr);
-    installed.assert_unchanged();
+fn self_update_reports_a_missing_download_site() {
+    let installation = Installation::new();
+    let outcome = installation.gdn(&["self", "update"]);
+    assert_eq!(outcome.code, 5);
+    assert!(outcome.stderr.contains("404"), "{}", outcome.stderr);
+    installation.assert_unchanged();
 }
 
 #[test]
-fn without_a_receipt_somebody_else_updates_it() {
+fn self_update_without_a_receipt_is_refused() {
     let sandbox = Sandbox::new();
-    let told = sandbox.gdn(&["self", "update", "--check"]);
-    assert_eq!(told.code, 3);
+    let outcome = sandbox.gdn(&["self", "update", "--check"]);
+    assert_eq!(outcome.code, 3);
     assert!(
-        told.stderr.contains("was built from source"),
+        outcome.stderr.contains("was built from source"),
         "{}",
-        told.stderr
+        outcome.stderr
     );
 }

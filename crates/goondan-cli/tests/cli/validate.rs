@@ -31,7 +31,7 @@ fn wrong() -> Sandbox {
 }
 
 #[test]
-fn every_format_shows_every_mistake() {
+fn every_format_shows_all_errors() {
     let sandbox = wrong();
     for format in ["pretty", "short", "json", "github"] {
         let outcome = sandbox.gdn(&["validate", "p", "--format", format]);
@@ -49,7 +49,7 @@ fn every_format_shows_every_mistake() {
 }
 
 #[test]
-fn a_manifest_is_as_good_as_its_folder() {
+fn validate_accepts_the_manifest_or_its_directory() {
     let sandbox = wrong();
     let by_file = sandbox.gdn(&["validate", "p/goondan.yaml", "--format", "short"]);
     let by_folder = sandbox.gdn(&["validate", "p", "--format", "short"]);
@@ -69,7 +69,7 @@ fn strict_fails_on_warnings() {
 }
 
 #[test]
-fn other_commands_print_at_most_the_number_of_warnings() {
+fn run_prints_only_the_number_of_warnings() {
     let spare = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: spare}\n\
                  spec: {modelConfig: {modelRef: Model/m}}\n";
     let sandbox = with_tools("{provider: scripted, model: x}", &[], spare);
@@ -85,7 +85,7 @@ fn other_commands_print_at_most_the_number_of_warnings() {
     assert!(!list.stderr.contains("warning"), "{list:?}");
 }
 
-/// A project whose agent has a model and the tools that `tools` describes.
+/// Creates a project whose agent has the tools `names`. `tools` contains their documents.
 fn with_tools(model: &str, names: &[&str], tools: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let used: Vec<String> = names
@@ -109,7 +109,7 @@ fn tool(name: &str, entry: &str) -> String {
 }
 
 #[test]
-fn a_provider_that_nobody_knows_is_told_before_the_run() {
+fn an_unknown_provider_is_a_validation_error() {
     let sandbox = with_tools("{provider: opnai, model: x}", &[], "");
     let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(outcome.code, 4);
@@ -120,7 +120,7 @@ fn a_provider_that_nobody_knows_is_told_before_the_run() {
 }
 
 #[test]
-fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
+fn a_missing_model_key_is_a_warning_in_validate_and_an_error_in_run() {
     let sandbox = with_tools(
         "{provider: openai, model: x, apiKey: {valueFrom: {env: NOBODYS_KEY}}}",
         &[],
@@ -137,7 +137,7 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
     let without = |arguments: &[&str]| {
         let mut command = customary.command(arguments);
         command.env_remove("ANTHROPIC_API_KEY");
-        customary.finished(command)
+        customary.run_command(command)
     };
     assert!(
         without(&["validate", "p"])
@@ -153,7 +153,7 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
 }
 
 #[test]
-fn a_project_without_a_swarm_is_refused_and_files_that_are_not_read_are_named() {
+fn a_missing_swarm_is_an_error_and_unread_files_are_listed() {
     let sandbox = with_tools("{provider: scripted, model: x}", &[], "");
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     let whole = sandbox.gdn(&["validate", "p"]);
@@ -184,14 +184,14 @@ fn a_project_without_a_swarm_is_refused_and_files_that_are_not_read_are_named() 
 }
 
 #[test]
-fn an_untrusted_project_is_told_that_its_variables_are_not_read() {
+fn validate_reports_that_env_files_need_trust() {
     let sandbox = with_tools(
         "{provider: openai, model: x, apiKey: {valueFrom: {env: NOBODYS_KEY}}}",
         &[],
         "",
     );
     sandbox.write("p/.env", "NOBODYS_KEY=a-long-key\n");
-    let untrusted = sandbox.finished(sandbox.stranger(&["validate", "p"]));
+    let untrusted = sandbox.run_command(sandbox.command_without_trust(&["validate", "p"]));
     assert!(
         untrusted
             .stdout
@@ -203,15 +203,15 @@ fn an_untrusted_project_is_told_that_its_variables_are_not_read() {
 }
 
 #[test]
-fn a_server_without_its_variable_costs_only_its_own_tools() {
+fn a_missing_server_variable_disables_only_its_tools() {
     let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: remote}\n\
                 spec: {mcp: {command: nothing, env: {KEY: {valueFrom: {env: NOBODYS_KEY}}}}}\n";
     let sandbox = with_tools("{provider: scripted, model: x}", &["remote"], tool);
-    let told = sandbox.gdn(&["validate", "p", "--format", "short"]);
-    assert_eq!(told.code, 0, "{told:?}");
+    let checked = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
     assert!(
-        told.stdout.contains("W_MCP_CATALOG") && told.stdout.contains("NOBODYS_KEY"),
-        "{told:?}"
+        checked.stdout.contains("W_MCP_CATALOG") && checked.stdout.contains("NOBODYS_KEY"),
+        "{checked:?}"
     );
     let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(run.code, 0, "{run:?}");
@@ -222,7 +222,7 @@ fn a_server_without_its_variable_costs_only_its_own_tools() {
 }
 
 #[test]
-fn a_key_that_is_too_short_to_be_masked_is_a_warning_that_does_not_show_it() {
+fn a_key_too_short_to_be_masked_is_a_warning_without_its_value() {
     let sandbox = with_tools(
         "{provider: scripted, model: x, apiKey: {valueFrom: {env: SHORT_KEY}}}",
         &[],
@@ -231,19 +231,19 @@ fn a_key_that_is_too_short_to_be_masked_is_a_warning_that_does_not_show_it() {
     let with_key = |arguments: &[&str], key: &str| {
         let mut command = sandbox.command(arguments);
         command.env("SHORT_KEY", key);
-        sandbox.finished(command)
+        sandbox.run_command(command)
     };
     let check = ["validate", "p", "--format", "short"];
-    let told = with_key(&check, "zq");
-    assert_eq!(told.code, 0, "{told:?}");
+    let checked = with_key(&check, "zq");
+    assert_eq!(checked.code, 0, "{checked:?}");
     assert_eq!(
-        told.stdout.matches("W_CONFIG_SHORT_SECRET").count(),
+        checked.stdout.matches("W_CONFIG_SHORT_SECRET").count(),
         1,
-        "{told:?}"
+        "{checked:?}"
     );
     assert!(
-        told.stdout.contains("SHORT_KEY") && !told.stdout.contains("zq"),
-        "{told:?}"
+        checked.stdout.contains("SHORT_KEY") && !checked.stdout.contains("zq"),
+        "{checked:?}"
     );
     let run = with_key(&["run", "p", "--input", "the zq key"], "zq");
     assert_eq!(run.code, 0, "{run:?}");
@@ -257,15 +257,16 @@ fn a_key_that_is_too_short_to_be_masked_is_a_warning_that_does_not_show_it() {
 }
 
 #[test]
-fn a_value_that_a_connection_lacks_is_a_warning_until_it_is_needed() {
+fn a_missing_connection_secret_is_a_warning_in_validate() {
     let webhook = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: alerts}\nspec:\n  connectorRef: \
                    Connector/webhook\n  secrets: {signingSecret: {valueFrom: {env: NOBODYS_SECRET}}}\n";
     let sandbox = with_tools("{provider: scripted, model: x}", &[], webhook);
-    let told = sandbox.gdn(&["validate", "p", "--format", "short"]);
-    assert_eq!(told.code, 0, "{told:?}");
+    let checked = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
     assert!(
-        told.stdout.contains("E_CONFIG_ENV_MISSING") && told.stdout.contains("NOBODYS_SECRET"),
-        "{told:?}"
+        checked.stdout.contains("E_CONFIG_ENV_MISSING")
+            && checked.stdout.contains("NOBODYS_SECRET"),
+        "{checked:?}"
     );
     assert!(
         sandbox
@@ -277,7 +278,7 @@ fn a_value_that_a_connection_lacks_is_a_warning_until_it_is_needed() {
 
 #[test]
 #[cfg(unix)]
-fn what_is_behind_an_entry_is_looked_at() {
+fn validate_checks_the_files_of_entries() {
     use std::os::unix::fs::PermissionsExt as _;
     let tools = [
         ("plain", "./plain"),
@@ -290,7 +291,7 @@ fn what_is_behind_an_entry_is_looked_at() {
         .iter()
         .map(|(name, entry)| tool(name, entry))
         .collect();
-    // What can be built is not there yet; anything else that is not there is a mistake.
+    // An entry with a build may be missing. Any other missing entry is an error.
     let yaml = yaml.replace("./spare", "./spare, build: {command: [make]}");
     let sandbox = with_tools(
         "{provider: scripted, model: x}",
@@ -316,10 +317,10 @@ fn what_is_behind_an_entry_is_looked_at() {
     insta::assert_snapshot!("validate entries", outcome.report());
 }
 
-/// The library says what it has once it is loaded.
+/// The exports of a library are known only after it is loaded.
 #[test]
 #[cfg(target_os = "linux")]
-fn exports_that_a_library_denies_are_told_once_it_is_opened() {
+fn validate_open_reports_exports_that_a_library_lacks() {
     let sandbox = with_tools(
         "{provider: scripted, model: x}",
         &["reverse"],

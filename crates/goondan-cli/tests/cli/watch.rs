@@ -1,4 +1,4 @@
-//! `gdn run --watch`: files are edited as people, editors and compilers do, and the running swarm follows.
+//! `gdn run --watch`: the running swarm reloads files that users, editors and compilers change.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
 
-/// Nothing here takes that long, unless it never comes.
-const LIMIT: Duration = Duration::from_secs(90);
+/// Timeout of a wait for output, after which the test fails.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A swarm that is watched, with every line that it prints.
-pub(crate) struct Watching {
+/// A running swarm, with all lines that it prints.
+pub(crate) struct WatchedSwarm {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
 }
 
-impl Watching {
-    /// Starts the project `p` and waits until a first answer shows that it runs.
+impl WatchedSwarm {
+    /// Starts the project `p`, and waits for a first answer.
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        Watching::of(
+        WatchedSwarm::start_command(
             sandbox.command(&[&["run", "p", "--input-format", "stream-json"], arguments].concat()),
         )
     }
 
-    /// Starts `command`, and waits in the same way.
-    pub(crate) fn of(mut command: Command) -> Self {
+    /// Starts `command`, and waits for a first answer.
+    pub(crate) fn start_command(mut command: Command) -> Self {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -40,20 +40,20 @@ impl Watching {
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), lines(child.stdout.take().unwrap()));
         let stderr = lines(child.stderr.take().unwrap());
-        let mut watching = Watching {
+        let mut swarm = WatchedSwarm {
             child,
             stdin,
             stdout,
             stderr,
         };
-        watching.ask("are you there?");
-        watching
+        swarm.ask("are you there?");
+        swarm
     }
 
     fn next(&self) -> Value {
-        let line = self.stdout.recv_timeout(LIMIT).unwrap_or_else(|_| {
+        let line = self.stdout.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
             panic!(
-                "nothing came; standard error: {:?}",
+                "no output; standard error: {:?}",
                 self.stderr.try_iter().collect::<Vec<_>>()
             )
         });
@@ -69,7 +69,7 @@ impl Watching {
         }
     }
 
-    /// The next reload, with what has become of it.
+    /// Reads until the next reload event.
     pub(crate) fn reload(&self) -> Value {
         loop {
             let event = self.next();
@@ -92,13 +92,13 @@ impl Watching {
             .to_owned()
     }
 
-    /// The next line on standard error that has `text` in it.
-    fn said(&self, text: &str) -> String {
+    /// Reads standard error until a line contains `text`. Returns the line.
+    fn stderr_line_with(&self, text: &str) -> String {
         loop {
             let line = self
                 .stderr
-                .recv_timeout(LIMIT)
-                .unwrap_or_else(|_| panic!("nobody said `{text}`"));
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("no line with `{text}`"));
             if line.contains(text) {
                 return line;
             }
@@ -115,14 +115,14 @@ fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            // The test may have seen enough.
+            // The receiver is gone when the test has ended.
             let _ = sender.send(line);
         }
     });
     receiver
 }
 
-/// As editors save: a new file takes the old one's place.
+/// Replaces a file with a new file, as editors do.
 fn replace(path: &Path, text: &str) {
     let fresh = path.with_extension("new~");
     fs::write(&fresh, text).unwrap();
@@ -130,12 +130,12 @@ fn replace(path: &Path, text: &str) {
 }
 
 #[test]
-fn the_answers_follow_the_files() {
+fn edited_files_are_reloaded_for_the_next_turn() {
     let sandbox = scripted(ECHO);
     let path = |name: &str| sandbox.dir().join("p").join(name);
-    let mut running = Watching::start(&sandbox, &["--watch", "--record", "asked.jsonl"]);
+    let mut running = WatchedSwarm::start(&sandbox, &["--watch", "--record", "asked.jsonl"]);
 
-    // In place, replaced, and removed and written again.
+    // The file is written in place, replaced, and removed and written again.
     for (round, save) in [fs_write as fn(&Path, &str), replace, remove_and_write]
         .into_iter()
         .enumerate()
@@ -155,7 +155,7 @@ fn the_answers_follow_the_files() {
         assert_eq!(running.ask("well?"), format!("round {round}"));
     }
 
-    // A prompt beside the YAML, both new.
+    // The prompt file and the changed YAML are both new.
     let text = fs::read_to_string(path("goondan.yaml")).unwrap();
     fs::write(path("prompt.md"), "Be kind.").unwrap();
     replace(
@@ -172,7 +172,7 @@ fn the_answers_follow_the_files() {
     let last: Value = serde_json::from_str(asked.lines().last().unwrap()).unwrap();
     assert_eq!(last["request"]["system"], "Be brief.");
 
-    // A file that nobody named before, in a folder that was not there.
+    // A new file in a new directory.
     fs::create_dir(path("tools")).unwrap();
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: nap}\nspec: {entry: 'builtin:wait'}\n";
     fs::write(path("tools/nap.yaml"), tool).unwrap();
@@ -192,11 +192,11 @@ fn remove_and_write(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_broken_edit_changes_nothing_until_it_is_mended() {
+fn an_invalid_edit_is_ignored_until_it_is_fixed() {
     let sandbox = scripted(ECHO);
     let path = sandbox.dir().join("p/goondan.yaml");
     let good = fs::read_to_string(&path).unwrap();
-    let mut running = Watching::start(&sandbox, &["--watch"]);
+    let mut running = WatchedSwarm::start(&sandbox, &["--watch"]);
     replace(&path, &good.replace("Model/m}", "Model/nobody}"));
     let failed = running.reload();
     assert_eq!(
@@ -211,45 +211,45 @@ fn a_broken_edit_changes_nothing_until_it_is_mended() {
         "{failed}"
     );
     assert_eq!(running.ask("still there?"), "heard still there?");
-    // The whole file goes, and comes back as it was.
+    // The file is removed, and restored with its old content.
     fs::remove_file(&path).unwrap();
     assert_eq!(running.reload()["type"], "reload.failed");
     fs::write(&path, &good).unwrap();
-    let mended = running.reload();
+    let restored = running.reload();
     assert_eq!(
-        (&mended["type"], &mended["generation"]),
+        (&restored["type"], &restored["generation"]),
         (&json!("reload.completed"), &json!(1))
     );
     running.end();
 }
 
 #[test]
-fn people_read_a_line_for_each_reload() {
+fn each_reload_is_reported_on_one_line() {
     let sandbox = scripted(ECHO);
-    let mut running = Watching::start(&sandbox, &["--watch", "--output-format", "json"]);
+    let mut running = WatchedSwarm::start(&sandbox, &["--watch", "--output-format", "json"]);
     sandbox.write("p/script.yaml", "default: {text: other}\n");
-    let line = running.said("Generation");
+    let line = running.stderr_line_with("Generation");
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("plan line", line));
     assert_eq!(running.ask("hm?"), "other");
     sandbox.write("p/script.yaml", "default: {txt: other}\n");
-    let line = running.said("Not reloaded");
+    let line = running.stderr_line_with("Not reloaded");
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("refused line", line));
-    assert!(running.said("txt").contains("script"));
+    assert!(running.stderr_line_with("txt").contains("script"));
     running.end();
 }
 
 #[test]
-fn variables_are_read_anew() {
+fn changed_env_files_are_reloaded() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, apiKey: {valueFrom: {env: KEY}}, options: {script: script.yaml}}";
     sandbox.write("p/goondan.yaml", &manifest(model, ""));
     sandbox.write("p/script.yaml", ECHO);
     sandbox.write("p/.env", "KEY=one\n");
-    let running = Watching::start(&sandbox, &["--watch"]);
+    let running = WatchedSwarm::start(&sandbox, &["--watch"]);
     sandbox.write("p/.env", "KEY=two\n");
     assert_eq!(running.reload()["changed"], json!(["Model/m"]));
     sandbox.write("p/.env", "OTHER=three\n");
@@ -266,7 +266,7 @@ fn variables_are_read_anew() {
     running.end();
 }
 
-/// The example library in C, whose tool answers with `word`.
+/// Returns the source of the example library in C, whose tool returns `word`.
 pub(crate) fn source(word: &str) -> String {
     let example = fs::read_to_string(plugins().join("c-reverse/reverse.c")).unwrap();
     let (before, rest) = example.split_once("/* Finds the argument").unwrap();
@@ -301,7 +301,7 @@ fn compile(sandbox: &Sandbox, word: &str, to: &str) {
     );
 }
 
-/// The model calls the library's tool and says what it was answered.
+/// Creates a project whose model calls the tool of the library, and answers with its result.
 fn with_library(build: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
@@ -317,16 +317,16 @@ fn with_library(build: &str) -> Sandbox {
 }
 
 #[test]
-fn a_library_is_followed() {
+fn a_rewritten_library_is_reloaded() {
     let sandbox = with_library("");
     compile(&sandbox, "one", "one.so");
     compile(&sandbox, "two", "two.so");
     fs::create_dir_all(sandbox.dir().join("p/lib")).unwrap();
     let library = sandbox.dir().join("p/lib/libsay.so");
     fs::copy(sandbox.dir().join("one.so"), &library).unwrap();
-    let mut running = Watching::start(&sandbox, &["--watch"]);
+    let mut running = WatchedSwarm::start(&sandbox, &["--watch"]);
     assert_eq!(running.ask("now?"), "one");
-    // Over the file that is in use, in pieces, as a linker may write it.
+    // The library in use is overwritten in pieces, as a linker may do.
     let built = fs::read(sandbox.dir().join("two.so")).unwrap();
     let mut file = fs::File::create(&library).unwrap();
     built
@@ -344,7 +344,7 @@ fn a_library_is_followed() {
 }
 
 #[test]
-fn a_source_is_built_and_followed() {
+fn a_changed_source_is_built_and_reloaded() {
     let build = format!(
         "  build: {{command: \"{} say.c -o lib/libsay.so\", sources: ['*.c']}}\n",
         compiler()
@@ -352,12 +352,12 @@ fn a_source_is_built_and_followed() {
     let sandbox = with_library(&build);
     sandbox.write("p/say.c", &source("one"));
     fs::create_dir_all(sandbox.dir().join("p/lib")).unwrap();
-    let mut running = Watching::start(&sandbox, &["--watch", "--build"]);
+    let mut running = WatchedSwarm::start(&sandbox, &["--watch", "--build"]);
     assert_eq!(running.ask("now?"), "one");
     replace(&sandbox.dir().join("p/say.c"), &source("two"));
     assert_eq!(running.reload()["changed"], json!(["Tool/say"]));
     assert_eq!(running.ask("and now?"), "two");
-    // What does not compile is shown, and the old library serves on.
+    // The compiler error is reported, and the old library stays in use.
     sandbox.write("p/say.c", "this is no C");
     let failed = running.reload();
     assert!(
@@ -375,11 +375,11 @@ fn a_source_is_built_and_followed() {
 }
 
 #[test]
-fn a_reload_can_be_asked_for_and_shown_beforehand() {
+fn the_reload_command_reloads_and_previews_changes() {
     let sandbox = scripted(ECHO);
-    let nobody = sandbox.gdn(&["reload", "p"]);
-    let never = sandbox.gdn(&["reload", "p", "--dry-run"]);
-    let mut running = Watching::start(&sandbox, &[]);
+    let not_running = sandbox.gdn(&["reload", "p"]);
+    let not_running_dry_run = sandbox.gdn(&["reload", "p", "--dry-run"]);
+    let mut running = WatchedSwarm::start(&sandbox, &[]);
     sandbox.write("p/script.yaml", "default: {text: other}\n");
     sandbox.write("copy/script.yaml", "default: {text: other}\n");
     let text = manifest(
@@ -395,7 +395,14 @@ fn a_reload_can_be_asked_for_and_shown_beforehand() {
     sandbox.write("p/script.yaml", "default: {txt: other}\n");
     let refused = sandbox.gdn(&["reload", "p"]);
     running.end();
-    let reports = [nobody, never, shown, elsewhere, reloaded, refused];
+    let reports = [
+        not_running,
+        not_running_dry_run,
+        shown,
+        elsewhere,
+        reloaded,
+        refused,
+    ];
     let text = reports.map(|outcome| outcome.report()).join("\n");
     let mut settings = sandbox.settings();
     settings.add_filter(r"[Pp]rocess \d+", "process [PID]");

@@ -1,4 +1,4 @@
-//! Every project has a workspace of its own, and what lies elsewhere is told.
+//! Each project has its own workspace. State of a project in another workspace is reported.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::projects::{ECHO, scripted};
 use crate::sandbox::Sandbox;
 
-/// Two projects that look the same, and a conversation in the first one.
-fn twins() -> Sandbox {
+/// Creates two equal projects, and a conversation in the first one.
+fn two_equal_projects() -> Sandbox {
     let sandbox = scripted(ECHO);
     for file in ["goondan.yaml", "script.yaml"] {
         sandbox.write(
@@ -25,7 +25,7 @@ fn rows(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
     serde_json::from_str::<Vec<Value>>(listed.ok()).unwrap()
 }
 
-/// The only workspace there is.
+/// Returns the directory of the only workspace.
 fn workspace(sandbox: &Sandbox) -> PathBuf {
     let mut found: Vec<PathBuf> = std::fs::read_dir(sandbox.state().join("workspaces"))
         .unwrap()
@@ -35,16 +35,16 @@ fn workspace(sandbox: &Sandbox) -> PathBuf {
     found.remove(0)
 }
 
-/// Puts the state of the project where a version before would have it.
-fn as_before(sandbox: &Sandbox) {
+/// Moves the state of the project to the path that an earlier version used.
+fn move_state_to_legacy_path(sandbox: &Sandbox) {
     let own = workspace(sandbox);
     std::fs::remove_file(own.join("project.json")).unwrap();
     std::fs::rename(&own, own.with_file_name("s")).unwrap();
 }
 
 #[test]
-fn projects_with_the_same_names_know_nothing_of_each_other() {
-    let sandbox = twins();
+fn projects_with_the_same_names_have_separate_workspaces() {
+    let sandbox = two_equal_projects();
     sandbox.gdn(&["run", "q", "--input", "hi"]).ok();
     let all = rows(&sandbox, &[]);
     assert_eq!(all.len(), 2);
@@ -54,13 +54,13 @@ fn projects_with_the_same_names_know_nothing_of_each_other() {
     assert_eq!(
         all[0]["project"].as_str(),
         path.to_str(),
-        "the listing of all says whose they are"
+        "each row names its project"
     );
 }
 
 #[test]
-fn a_project_that_states_a_key_has_the_workspace_of_that_name() {
-    let sandbox = twins();
+fn a_project_with_an_instance_key_uses_the_workspace_of_that_name() {
+    let sandbox = two_equal_projects();
     for project in ["p", "q"] {
         let path = sandbox.dir().join(project).join("goondan.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -82,8 +82,8 @@ fn a_project_that_states_a_key_has_the_workspace_of_that_name() {
 }
 
 #[test]
-fn inside_a_project_its_conversations_are_meant() {
-    let sandbox = twins();
+fn commands_inside_a_project_use_its_conversations() {
+    let sandbox = two_equal_projects();
     std::fs::create_dir(sandbox.dir().join("q/deep")).unwrap();
     sandbox
         .gdn(&["run", "q", "--input", "hi", "-k", "other"])
@@ -105,14 +105,14 @@ fn inside_a_project_its_conversations_are_meant() {
     assert_eq!(
         keys("q/deep", &[]),
         ["other"],
-        "folders above are looked at, as git does"
+        "parent directories are searched"
     );
     assert_eq!(keys("p", &["--all"]), ["other", "main"]);
     assert_eq!(keys(".", &["--project", "q"]), ["other"]);
     assert_eq!(
         keys(".", &[]),
         ["other", "main"],
-        "outside of all projects, those of all"
+        "outside of a project, all conversations are listed"
     );
     let logs = sandbox.gdn_in("q", &["logs"]);
     assert!(
@@ -147,9 +147,9 @@ fn inside_a_project_its_conversations_are_meant() {
 }
 
 #[test]
-fn state_of_an_earlier_version_is_told_and_can_be_adopted() {
-    let sandbox = twins();
-    as_before(&sandbox);
+fn state_of_an_earlier_version_is_reported_and_can_be_adopted() {
+    let sandbox = two_equal_projects();
+    move_state_to_legacy_path(&sandbox);
     let doctor = sandbox.gdn(&["doctor", "p"]);
     assert!(
         doctor
@@ -164,7 +164,7 @@ fn state_of_an_earlier_version_is_told_and_can_be_adopted() {
     let second = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert!(
         !second.stderr.contains("warning"),
-        "told where a project begins, not for ever: {second:?}"
+        "only the first run warns: {second:?}"
     );
     let adopted = sandbox.gdn(&["instance", "adopt", "s", "--project", "p"]);
     sandbox
@@ -183,13 +183,13 @@ fn state_of_an_earlier_version_is_told_and_can_be_adopted() {
     assert_eq!(
         counts,
         [(false, 4), (true, 4)],
-        "the old conversation goes on, the new one is put aside"
+        "the old conversation continues, the new one is moved aside"
     );
 }
 
 #[test]
-fn a_project_that_was_moved_is_told_where_its_state_is() {
-    let sandbox = twins();
+fn the_state_of_a_moved_project_is_reported() {
+    let sandbox = two_equal_projects();
     let manifest = |project: &str| sandbox.dir().join(project).join("goondan.yaml");
     let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: '@acme/twin'}\n---\n";
     for project in ["p", "q"] {
@@ -197,10 +197,10 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
         std::fs::write(manifest(project), format!("{package}{text}")).unwrap();
     }
     sandbox.gdn(&["run", "p", "--input", "of p"]).ok();
-    let quiet = sandbox.gdn(&["run", "q", "--input", "hi"]);
+    let unmoved = sandbox.gdn(&["run", "q", "--input", "hi"]);
     assert!(
-        !quiet.stderr.contains("warning"),
-        "p is where it was: {quiet:?}"
+        !unmoved.stderr.contains("warning"),
+        "project p was not moved: {unmoved:?}"
     );
     let own = rows(&sandbox, &["--project", "p"])[0]["workspace"]
         .as_str()
@@ -213,9 +213,12 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
         "{refused:?}"
     );
     std::fs::rename(sandbox.dir().join("p"), sandbox.dir().join("moved")).unwrap();
-    let told = sandbox.gdn(&["run", "moved", "--input", "hi"]);
-    assert!(told.stderr.contains("from its former path"), "{told:?}");
-    let command = told
+    let outcome = sandbox.gdn(&["run", "moved", "--input", "hi"]);
+    assert!(
+        outcome.stderr.contains("from its former path"),
+        "{outcome:?}"
+    );
+    let command = outcome
         .stderr
         .lines()
         .find_map(|line| line.split_once("run: gdn "))
@@ -229,8 +232,8 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
 }
 
 #[test]
-fn nobody_prepares_the_workspace_of_another_project() {
-    let sandbox = twins();
+fn a_project_cannot_prepare_the_workspace_of_another_project() {
+    let sandbox = two_equal_projects();
     let victim = rows(&sandbox, &[])[0]["workspace"]
         .as_str()
         .unwrap()
@@ -256,8 +259,8 @@ fn nobody_prepares_the_workspace_of_another_project() {
 }
 
 #[test]
-fn a_project_that_was_renamed_is_told_where_its_state_is() {
-    let sandbox = twins();
+fn the_state_of_a_renamed_project_is_reported() {
+    let sandbox = two_equal_projects();
     let path = sandbox.dir().join("p/goondan.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: twin}\n---\n";
@@ -266,19 +269,22 @@ fn a_project_that_was_renamed_is_told_where_its_state_is() {
         text.replace("metadata: {name: s}", "metadata: {name: other}"),
     ] {
         std::fs::write(&path, renamed).unwrap();
-        let told = sandbox.gdn(&["doctor", "p"]);
-        assert!(told.stdout.contains("under its former name"), "{told:?}");
+        let outcome = sandbox.gdn(&["doctor", "p"]);
+        assert!(
+            outcome.stdout.contains("under its former name"),
+            "{outcome:?}"
+        );
     }
     std::fs::write(&path, text).unwrap();
     assert!(
         !sandbox.gdn(&["doctor", "p"]).stdout.contains("before"),
-        "a project is not told of what it uses"
+        "the workspace in use is not reported"
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn a_project_whose_directory_was_renamed_is_told_where_its_state_is() {
+fn the_state_of_a_renamed_project_directory_is_reported() {
     let sandbox = Sandbox::new();
     let manifest = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\n\
         spec: {provider: scripted, model: any, options: {script: script.yaml}}\n---\n\
@@ -291,7 +297,7 @@ fn a_project_whose_directory_was_renamed_is_told_where_its_state_is() {
     sandbox.gdn(&["run", "shop", "--input", "one"]).ok();
     let old = workspace(&sandbox);
     std::fs::rename(sandbox.dir().join("shop"), sandbox.dir().join("shop2")).unwrap();
-    let told = sandbox.gdn(&["doctor", "--project", "shop2"]);
+    let outcome = sandbox.gdn(&["doctor", "--project", "shop2"]);
     let name = old.file_name().unwrap().to_str().unwrap();
-    assert!(told.ok().contains(name), "{}", told.ok());
+    assert!(outcome.ok().contains(name), "{}", outcome.ok());
 }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_apart() {
+    fn rooted_paths_are_parsed() {
         let workdir = RootedPath::Workdir {
             agent: "assistant".into(),
             instance_key: "telegram:12".into(),

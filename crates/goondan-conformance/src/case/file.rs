@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read() {
+    fn file_contents_are_read_in_every_form() {
         let bytes = |value| content(value).map(|content| content.bytes);
         assert_eq!(bytes(json!("text")).as_deref(), Ok(b"text".as_slice()));
         assert_eq!(
@@ -199,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let error = |value| content(value).expect_err("a mistake");
+    fn invalid_file_contents_have_error_messages() {
+        let error = |value| content(value).expect_err("an error");
         insta::assert_snapshot!(
             [
                 error(json!({"content": "a", "base64": "YQ=="})),

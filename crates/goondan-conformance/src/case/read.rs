@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_read_one_by_one() {
+    fn an_invalid_document_does_not_affect_other_documents() {
         let broken = "--- # next\ncase: broken\nstesp: []\n";
         let text = format!("# all about it\n---\n{GOOD}{broken}---\ncase: c\nfiles: {{a: b}}\n");
         let read = read(Path::new("x.case.yaml"), &text);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn block_scalars_keep_their_indented_borders() {
+    fn document_separators_in_block_scalars_are_text() {
         let text = "case: x\nfiles:\n  goondan.yaml: |\n    a: 1\n    ---\n    b: 2\n";
         let read = read(Path::new("x.case.yaml"), text);
         let content = read.cases[0].case.files.values().next().expect("a file");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_a_place_and_a_sentence() {
+    fn invalid_cases_have_a_location_and_a_message() {
         let texts = [
             "case: [\n".to_owned(),
             "case: x\nfiles: {a: b}\nexpcet: {}\n".to_owned(),

@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_format() {
+    fn steps_have_default_values() {
         let Ok(CaseStep {
             action: StepAction::Send(send),
             expect: None,
@@ -545,8 +545,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let error = |value| read(value).expect_err("a mistake");
+    fn invalid_steps_have_error_messages() {
+        let error = |value| read(value).expect_err("an error");
         insta::assert_snapshot!(
             [
                 error(json!({"expect": {}})),

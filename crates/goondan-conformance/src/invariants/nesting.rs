@@ -348,7 +348,7 @@ mod tests {
         event(kind, '1', span, Some(parent))
     }
 
-    fn called(step: &str, span: u8, parent: u8) -> RuntimeEvent {
+    fn tool_called(step: &str, span: u8, parent: u8) -> RuntimeEvent {
         let (tool_call_id, tool_name) = ("c".into(), "a__b".into());
         let kind = Kind::ToolCalled {
             tool_call_id,
@@ -361,7 +361,7 @@ mod tests {
         event(kind, '1', span, Some(parent))
     }
 
-    fn answered(step: &str, span: u8, parent: u8) -> RuntimeEvent {
+    fn tool_completed(step: &str, span: u8, parent: u8) -> RuntimeEvent {
         let kind = Kind::ToolCompleted {
             tool_call_id: "c".into(),
             tool_name: "a__b".into(),
@@ -374,29 +374,32 @@ mod tests {
         event(kind, '1', span, Some(parent))
     }
 
-    /// A turn whose tool call asks another agent.
-    fn good() -> Vec<RuntimeEvent> {
+    /// Returns the events of a turn whose tool call starts a turn of another agent.
+    fn complete_turn() -> Vec<RuntimeEvent> {
         vec![
             turn_started("t", '1', 1, None),
             step_started("s", 2, 1),
-            called("s", 3, 2),
+            tool_called("s", 3, 2),
             turn_started("u", '1', 4, Some(3)),
             turn_completed("u", '1', 4, Some(3)),
-            answered("s", 3, 2),
+            tool_completed("s", 3, 2),
             step_completed("s", 2, 1),
             turn_completed("t", '1', 1, None),
         ]
     }
 
     #[test]
-    fn a_whole_turn_is_fine() {
-        assert_eq!(find_violations(&good(), STRICT), Vec::<String>::new());
+    fn a_complete_turn_has_no_violations() {
+        assert_eq!(
+            find_violations(&complete_turn(), STRICT),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
-    fn a_gap_is_found_wherever_it_is() {
-        for missing in 0..good().len() {
-            let mut events = good();
+    fn every_missing_event_is_a_violation() {
+        for missing in 0..complete_turn().len() {
+            let mut events = complete_turn();
             events.remove(missing);
             assert_ne!(
                 find_violations(&events, STRICT),
@@ -407,14 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_explains_what_never_ended() {
+    fn missing_end_events_are_allowed_after_a_kill() {
         let cut = GapAllowance {
             cut_off: true,
             ..STRICT
         };
-        for length in 1..good().len() {
+        for length in 1..complete_turn().len() {
             assert_eq!(
-                find_violations(&good()[..length], cut),
+                find_violations(&complete_turn()[..length], cut),
                 Vec::<String>::new(),
                 "{length} events"
             );
@@ -422,26 +425,28 @@ mod tests {
     }
 
     #[test]
-    fn traces_and_spans_are_compared() {
-        let mut other_trace = good();
+    fn wrong_trace_ids_and_parent_spans_are_violations() {
+        let mut other_trace = complete_turn();
         other_trace[3] = turn_started("u", '2', 4, Some(3));
         assert!(
             find_violations(&other_trace, STRICT)[0].contains("another traceId than its cause")
         );
-        let mut other_parent = good();
-        other_parent[2] = called("s", 3, 1);
+        let mut other_parent = complete_turn();
+        other_parent[2] = tool_called("s", 3, 1);
         assert!(
             find_violations(&other_parent, STRICT)[0]
                 .contains("the parent span of tool call s/c is not step s")
         );
-        let mut no_hex = good();
-        no_hex[0].trace.trace_id = "xyz".into();
-        assert!(find_violations(&no_hex, STRICT)[0].contains("is not 32 lower-case hex digits"));
+        let mut invalid_hex = complete_turn();
+        invalid_hex[0].trace.trace_id = "xyz".into();
+        assert!(
+            find_violations(&invalid_hex, STRICT)[0].contains("is not 32 lower-case hex digits")
+        );
     }
 
     #[test]
     fn a_direct_call_needs_no_turn() {
-        let events = [called("s", 3, 2), answered("s", 3, 2)];
+        let events = [tool_called("s", 3, 2), tool_completed("s", 3, 2)];
         assert_eq!(
             find_violations(
                 &events,

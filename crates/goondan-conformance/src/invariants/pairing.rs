@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_fine_in_one_message_or_several() {
+    fn tool_results_may_be_in_one_message_or_several() {
         let good = [
             text(MessageRole::User),
             calls(&["a", "b"]),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_broken_pair_is_found() {
+    fn unpaired_tool_calls_and_results_are_violations() {
         assert_eq!(
             find_violations(&[calls(&["a"]), text(MessageRole::User)], false),
             ["the call a has no result"]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_was_cut_off_may_wait_for_results() {
+    fn an_interrupted_conversation_may_lack_tool_results() {
         assert_eq!(
             find_violations(&[calls(&["a"])], true),
             Vec::<String>::new()

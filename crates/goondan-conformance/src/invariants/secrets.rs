@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_secrets() {
+    fn secret_variables_are_recognized_by_name_and_length() {
         for name in [
             "OPENAI_API_KEY",
             "SLACK_BOT_TOKEN",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_searched_as_text_and_as_json() {
+    fn files_are_searched_for_plain_and_json_encoded_secrets() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::fs::write(

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_belongs_to_its_check_and_a_neighbour_does_not() {
+    fn a_nested_path_belongs_to_its_check() {
         assert!(
             is_of("expect.conversation[\"a:main\"]", "expect.conversation")
                 && is_of("step 1 (send)", "step 1 (send)")

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_a_whole_number_of_runs() {
+    fn the_pass_rate_is_rounded_up_to_whole_runs() {
         let required = |runs, pass_rate| {
             let judge = None;
             let scripts = Arc::default();

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_short() {
+    fn cost_amounts_have_no_trailing_zeros() {
         assert_eq!(
             [0.0, 0.1 + 0.2, 12.0, 0.000_001_2].map(format_amount),
             ["0", "0.3", "12", "0.000001"]

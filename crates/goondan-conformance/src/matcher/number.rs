@@ -58,7 +58,7 @@ mod tests {
             (json!(-1), json!(-1.5), Ordering::Greater),
             (json!(1e300), json!(u64::MAX), Ordering::Greater),
             (json!(-1e300), json!(i64::MIN), Ordering::Less),
-            // As f64 both would be 2^53.
+            // As f64, both numbers are 2^53.
             (
                 json!(9_007_199_254_740_993_u64),
                 json!(9_007_199_254_740_992.0),

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greedy_choice_is_revised() {
+    fn a_maximum_matching_revises_a_greedy_choice() {
         // 0 fits both, 1 fits only the first.
         let fits = |l: usize, r: usize| l == 0 || r == 0;
         assert_eq!(maximum_matching(2, 2, fits), [Some(1), Some(0)]);
@@ -79,7 +79,7 @@ mod tests {
         }
 
         #[test]
-        fn partners_fit_and_differ(grid in prop::collection::vec(prop::collection::vec(any::<bool>(), 5), 6)) {
+        fn matched_partners_fit_and_are_distinct(grid in prop::collection::vec(prop::collection::vec(any::<bool>(), 5), 6)) {
             let partners = maximum_matching(6, 5, |l, r| grid[l][r]);
             let mut taken: Vec<usize> = partners.iter().flatten().copied().collect();
             prop_assert!(partners.iter().enumerate().all(|(l, r)| r.is_none_or(|r| grid[l][r])));

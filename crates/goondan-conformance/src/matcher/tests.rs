@@ -12,7 +12,7 @@ fn matches(expected: Value, actual: Value) -> bool {
 }
 
 #[test]
-fn every_operator_accepts_and_refuses() {
+fn every_operator_accepts_and_rejects_values() {
     let table = [
         (json!(1), json!(1.0), json!("1")),
         (json!("a"), json!("a"), json!("b")),
@@ -75,7 +75,7 @@ fn every_operator_accepts_and_refuses() {
 }
 
 #[test]
-fn absence_is_told_apart_from_null() {
+fn an_absent_value_is_different_from_null() {
     let absent = |expected: Value| matcher(expected).matches(None);
     assert!(absent(json!({"$exists": false})));
     assert!(absent(json!({"$not": {"$contains": "x"}})));
@@ -87,7 +87,7 @@ fn absence_is_told_apart_from_null() {
 }
 
 #[test]
-fn a_wrong_type_is_a_mismatch_and_no_panic() {
+fn a_wrong_type_is_a_mismatch() {
     for expected in [
         json!({"$regex": "1"}),
         json!({"$gt": 0}),
@@ -100,10 +100,10 @@ fn a_wrong_type_is_a_mismatch_and_no_panic() {
 }
 
 #[test]
-fn mistakes_in_an_expectation_say_where_and_what() {
+fn invalid_matchers_have_errors_with_a_path() {
     let error = |value: Value| {
         ValueMatcher::parse(&value)
-            .expect_err("a mistake")
+            .expect_err("an error")
             .to_string()
     };
     insta::assert_snapshot!(
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn a_match_is_the_absence_of_mismatches(expected in plain(), actual in plain()) {
+    fn matches_returns_true_if_check_finds_no_mismatch(expected in plain(), actual in plain()) {
         for expected in [expected.clone(), json!({"$not": expected.clone()}), json!([expected.clone()]), json!({"$unordered": [expected]})] {
             for actual in [actual.clone(), json!([actual.clone()])] {
                 let matcher = matcher(expected.clone());
@@ -199,13 +199,13 @@ proptest! {
     }
 
     #[test]
-    fn matches_and_not_matches_are_opposites(expected in plain(), actual in plain()) {
+    fn the_not_operator_inverts_a_match(expected in plain(), actual in plain()) {
         let not = matcher(json!({"$not": expected.clone()}));
         prop_assert_ne!(matcher(expected).matches(Some(&actual)), not.matches(Some(&actual)));
     }
 
     #[test]
-    fn a_matcher_is_written_as_it_was_read(value in plain()) {
+    fn a_matcher_serializes_to_its_source(value in plain()) {
         for wrapped in [value.clone(), json!({"$not": value.clone()}), json!({"$unordered": [value.clone()]}), json!({"$includes": [value]})] {
             prop_assert_eq!(matcher(wrapped.clone()).to_value(), wrapped);
         }

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_template_stands_for_itself() {
+    fn template_syntax_in_recorded_text_is_escaped() {
         assert_eq!(
             escape_template("plain {} text { x }"),
             "plain {} text { x }"

@@ -135,13 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_pleasant_to_read() {
+    fn values_are_written_as_block_yaml() {
         let value = json!({"case": "a-b", "steps": [{"send": {"input": "Hi: there"}, "expect": {"n": 1}}, "no"], "text": "a\n  b\n", "e": {}});
         insta::assert_snapshot!(write(&value));
     }
 
     #[test]
-    fn nothing_hides_in_it() {
+    fn invisible_characters_are_escaped() {
         let hidden = json!({"a": "x\u{202e}y\u{200b}", "b": "one\ntw\u{2066}o", "c": "\u{e0041}", "d": "日本 🙂\nmore"});
         insta::assert_snapshot!(write(&hidden), @r#"
         a: "x\u202ey\u200b"
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(value in values()) {
+        fn written_yaml_parses_to_the_same_value(value in values()) {
             let value = json!({"value": value});
             let text = write(&value);
             let read = yaml::documents_from_str::<Value>(&text);

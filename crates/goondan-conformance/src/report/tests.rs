@@ -50,7 +50,7 @@ fn summary() -> RunSummary {
 }
 
 #[test]
-fn text_has_a_line_a_case_and_a_closing_line() {
+fn the_text_report_has_a_line_per_case_and_a_summary() {
     insta::assert_snapshot!(render(&summary(), ReportFormat::Text));
 }
 
@@ -65,7 +65,7 @@ fn junit_is_xml() {
 }
 
 #[test]
-fn the_closing_line_names_skipped_cases_only_where_there_are_any() {
+fn the_summary_line_counts_skipped_cases_only_if_any() {
     let good = RunSummary {
         cases: vec![
             case("a", CaseOutcome::Passed),

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_waits_for_its_tool_and_is_used_once() {
+    fn a_scripted_approval_answer_is_for_one_call_of_its_tool() {
         let answers = ScriptedApprover::default();
         answers.add_answer(ApproveStep {
             tool: Some("bash__exec".into()),

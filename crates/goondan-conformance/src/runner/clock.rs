@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_woken_when_the_clock_is_put_forward() {
+    async fn advancing_the_clock_wakes_a_sleeping_task() {
         let clock = CaseClock::new(Some(DateTime::UNIX_EPOCH));
         let waiting = clock.sleep_until(DateTime::UNIX_EPOCH + TimeDelta::days(1));
         let (other, day) = (clock.clone(), TimeDelta::days(1));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_case_did_is_not_strange_and_everything_else_is() {
+    fn only_changes_outside_the_steps_of_the_case_are_unexpected() {
         let dir = tempfile::tempdir().unwrap();
         let mut project = ProjectFolder::create(dir.path().join("p")).unwrap();
         project
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_what_is_not_there_is_an_error() {
+    fn replacing_missing_text_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let mut project = ProjectFolder::create(dir.path().to_owned()).unwrap();
         project.write(&path("a"), &"x".into()).unwrap();

@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_failed_says_why_unless_it_was_meant_to() {
+    fn a_mismatch_message_shows_an_unexpected_step_error() {
         let view = json!({"status": "error", "error": {"code": "E_X", "message": "no such file"}});
         let message =
             |expected: Value| mismatch_message(&ValueMatcher::parse(&expected).unwrap(), &view);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_kept_stays() {
+    fn unknown_references_are_not_substituted() {
         for template in [
             "${HOME}/x",
             "${p}",
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_leads_nowhere_is_an_error() {
+    fn a_reference_to_a_missing_field_is_an_error() {
         let error = text("${p.output.nothing}", &saved()).expect_err("an error");
         assert!(
             error.starts_with("`${p.output.nothing}` is not in the saved result"),
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_without_kept_names_is_untouched(template in "[a-z${}. ]{0,30}") {
+        fn text_without_saved_names_is_not_changed(template in "[a-z${}. ]{0,30}") {
             prop_assert_eq!(text(&template, &Saved::new()), Ok(template));
         }
     }

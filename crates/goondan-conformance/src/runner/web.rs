@@ -152,16 +152,18 @@ impl WebRequest {
 mod tests {
     use super::*;
 
-    fn ask(server: &WebServer, request: &str) -> String {
-        let mut client = TcpStream::connect(server.address).expect("it listens");
-        client.write_all(request.as_bytes()).expect("sent");
+    fn send_request(server: &WebServer, request: &str) -> String {
+        let mut client = TcpStream::connect(server.address).expect("a connection");
+        client
+            .write_all(request.as_bytes())
+            .expect("a sent request");
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("an answer");
         answer
     }
 
     #[test]
-    fn pages_are_given_and_others_are_not_found() {
+    fn fixture_pages_are_served_and_other_paths_return_404() {
         let page = |value| serde_json::from_value::<WebPageFixture>(value).expect("a page");
         let pages = BTreeMap::from([
             (
@@ -171,17 +173,17 @@ mod tests {
             ("/e".to_owned(), page(json!({"echo": true}))),
         ]);
         let server = WebServer::start(pages).expect("a free port");
-        let answer = ask(&server, "GET /a?b=c HTTP/1.1\r\n\r\n");
+        let answer = send_request(&server, "GET /a?b=c HTTP/1.1\r\n\r\n");
         assert_eq!(
             answer,
             "HTTP/1.1 201 -\r\nconnection: close\r\ncontent-length: 2\r\nx: y\r\n\r\nhi"
         );
-        assert!(ask(&server, "GET /b HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-        let echo = ask(&server, "POST /e HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody");
+        assert!(send_request(&server, "GET /b HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        let echo = send_request(&server, "POST /e HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody");
         assert!(
             echo.ends_with(r#"{"method":"POST","path":"/e","body":"body"}"#),
             "{echo}"
         );
-        assert_eq!(ask(&server, "\r\n\r\n"), "");
+        assert_eq!(send_request(&server, "\r\n\r\n"), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Live runs: how often a case passes, what that costs, and what a judge says. The figures are exact.
+//! Live runs: pass rates, token usage, costs and judge verdicts, with exact numbers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use goondan_conformance::live::{LiveOptions, LiveReport};
 use goondan_conformance::report::{CaseOutcome, RunSummary, case_line, junit};
 use goondan_conformance::{RunOptions, run};
 
-/// A case of a swarm of one agent, whose Models are `models`.
+/// Returns a case with a one-agent swarm and the Models in `models`.
 fn case(models: &str, rest: &str) -> String {
     let models: String = models.lines().map(|line| format!("    {line}\n")).collect();
     format!(
@@ -37,7 +37,7 @@ fn model(name: &str, spec: &str) -> String {
     format!("apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// A model that plays these replies, run after run.
+/// Returns a Model that plays `replies` in order, across all runs.
 fn scripted(name: &str, replies: &[&str]) -> String {
     model(
         name,
@@ -49,7 +49,7 @@ fn scripted(name: &str, replies: &[&str]) -> String {
 }
 
 fn run_with(text: &str, live: Option<LiveOptions>) -> RunSummary {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     run_in(dir.path(), text, live)
 }
 
@@ -81,18 +81,19 @@ fn rates(report: &LiveReport) -> Vec<(&str, usize, usize)> {
         .collect()
 }
 
-const ASK: &str = "steps:\n  - send: {input: What is the capital of France?}\n    expect: {response: {$contains: Paris}}\n";
-const PARIS: &str =
+const CAPITAL_STEPS: &str = "steps:\n  - send: {input: What is the capital of France?}\n    expect: {response: {$contains: Paris}}\n";
+const PARIS_REPLY: &str =
     "{text: It is Paris., usage: {promptTokens: 1000000, completionTokens: 500000}}";
-const ROME: &str = "{text: It is Rome., usage: {promptTokens: 1000000, completionTokens: 500000}}";
+const ROME_REPLY: &str =
+    "{text: It is Rome., usage: {promptTokens: 1000000, completionTokens: 500000}}";
 
 #[test]
-fn three_of_four_are_enough_where_the_case_says_so() {
-    let models = scripted("m", &[PARIS, ROME, PARIS, PARIS]);
+fn a_live_case_passes_at_its_pass_rate() {
+    let models = scripted("m", &[PARIS_REPLY, ROME_REPLY, PARIS_REPLY, PARIS_REPLY]);
     let summary = run_with(
         &case(
             &models,
-            &format!("live: {{runs: 4, passRate: 0.75}}\n{ASK}"),
+            &format!("live: {{runs: 4, passRate: 0.75}}\n{CAPITAL_STEPS}"),
         ),
         Some(LiveOptions::default()),
     );
@@ -116,9 +117,12 @@ fn three_of_four_are_enough_where_the_case_says_so() {
 }
 
 #[test]
-fn flags_say_otherwise_and_a_failed_case_tells_which_runs_failed() {
-    let models = scripted("m", &[PARIS, ROME, PARIS, PARIS]);
-    let text = case(&models, &format!("live: {{runs: 1, passRate: 0}}\n{ASK}"));
+fn flags_override_the_case_and_failed_runs_are_reported() {
+    let models = scripted("m", &[PARIS_REPLY, ROME_REPLY, PARIS_REPLY, PARIS_REPLY]);
+    let text = case(
+        &models,
+        &format!("live: {{runs: 1, passRate: 0}}\n{CAPITAL_STEPS}"),
+    );
     let options = LiveOptions {
         runs: Some(4),
         pass_rate: Some(0.8),
@@ -149,12 +153,15 @@ fn flags_say_otherwise_and_a_failed_case_tells_which_runs_failed() {
 }
 
 #[test]
-fn a_judge_answers_with_data_and_what_is_no_verdict_fails() {
+fn a_judge_returns_verdicts_and_an_invalid_verdict_fails() {
     let critic = "{provider: scripted, model: s, options: {rules: [{when: {contains: Rome}, reply: {text: '{\"reason\": \"No.\", \"verdict\": \"fail\"}'}}, \
                   {when: {matches: \"Bern|not valid JSON\"}, reply: {text: I think so.}}], default: {text: '{\"reason\": \"Yes.\", \"verdict\": \"pass\"}'}}}";
     let models = format!(
         "{}---\n{}",
-        scripted("m", &[PARIS, ROME, "{text: It is Bern.}", PARIS]),
+        scripted(
+            "m",
+            &[PARIS_REPLY, ROME_REPLY, "{text: It is Bern.}", PARIS_REPLY]
+        ),
         model("critic", critic)
     );
     let steps = "steps:\n  - send: {input: go}\n    judge: It names the capital of France.\nexpect: {judge: [Nothing is rude.]}\n";
@@ -180,8 +187,8 @@ fn a_judge_answers_with_data_and_what_is_no_verdict_fails() {
             && line.contains("the judge gave no verdict: "),
         "{line}"
     );
-    let nobody = case(&models, &format!("live: {{}}\n{steps}"));
-    let line = case_line(&run_with(&nobody, Some(LiveOptions::default())).cases[0]);
+    let without_judge = case(&models, &format!("live: {{}}\n{steps}"));
+    let line = case_line(&run_with(&without_judge, Some(LiveOptions::default())).cases[0]);
     assert!(
         line.contains("the judge's Model is not set") && line.contains("are m, critic"),
         "{line}"
@@ -190,18 +197,18 @@ fn a_judge_answers_with_data_and_what_is_no_verdict_fails() {
         judge: Some("critic".into()),
         ..LiveOptions::default()
     };
-    assert!(run_with(&nobody, Some(flag)).is_good());
+    assert!(run_with(&without_judge, Some(flag)).is_good());
 }
 
 #[test]
-fn the_way_to_an_answer_is_checked_in_both_modes() {
+fn trajectory_checks_work_in_scripted_and_live_runs() {
     let calls = "{calls: [{id: a, tool: text-transform__case, args: {text: bees, to: upper}}, {id: b, tool: text-transform__case, args: {text: flies, to: upper}}]}";
-    let way = |checks: &str| {
-        let models = scripted("m", &[calls, PARIS]);
+    let trajectory_line = |checks: &str| {
+        let models = scripted("m", &[calls, PARIS_REPLY]);
         let text = case(
             &models,
             &format!(
-                "models: {{assistant: [{calls}, {PARIS}]}}\nlive: {{}}\n{ASK}expect: {{trajectory: {checks}}}\n"
+                "models: {{assistant: [{calls}, {PARIS_REPLY}]}}\nlive: {{}}\n{CAPITAL_STEPS}expect: {{trajectory: {checks}}}\n"
             ),
         );
         let scripted = run_with(&text, None);
@@ -218,7 +225,11 @@ fn the_way_to_an_answer_is_checked_in_both_modes() {
     let good = "[{called: text-transform__case, times: 2}, {called: {tool: text-transform__case, args: {text: bees}, status: ok}, times: 1}, \
                 {inOrder: [{tool: text-transform__case, args: {text: bees}}, {tool: text-transform__case, args: {text: flies}}]}, \
                 {only: [text-transform__case]}, {agent: assistant, called: text-transform__case}, {asked: assistant, times: 0}]";
-    assert!(way(good).starts_with("ok "), "{}", way(good));
+    assert!(
+        trajectory_line(good).starts_with("ok "),
+        "{}",
+        trajectory_line(good)
+    );
     for (bad, message) in [
         (
             "[{called: text-transform__case, times: {$lt: 2}}]",
@@ -241,13 +252,13 @@ fn the_way_to_an_answer_is_checked_in_both_modes() {
             "writer was never asked; the requested agents were: none",
         ),
     ] {
-        let line = way(bad);
+        let line = trajectory_line(bad);
         assert!(line.starts_with("FAIL") && line.contains(message), "{line}");
     }
 }
 
 #[test]
-fn results_of_tools_are_played() {
+fn mocked_tools_return_their_results() {
     let models = "models: {assistant: [{calls: [{id: a, tool: text-transform__case, args: {text: x, to: upper}}, {id: b, tool: text-transform__case, \
                   args: {text: y, to: upper}}, {id: c, tool: text-transform__case, args: {text: z, to: sideways}}]}, {text: done}]}\n";
     let tools = "tools: {text-transform__case: [{call: b, error: {message: no luck, code: E_LUCK}}, {args: {text: x}, output: played}]}\n";
@@ -262,8 +273,8 @@ fn results_of_tools_are_played() {
 }
 
 #[test]
-fn a_case_is_live_only_where_it_says_so() {
-    let models = scripted("m", &[PARIS]);
+fn a_case_runs_live_only_with_a_live_section() {
+    let models = scripted("m", &[PARIS_REPLY]);
     let skipped = |text: &str, live: Option<LiveOptions>| {
         let summary = run_with(text, live);
         assert_eq!(
@@ -275,18 +286,22 @@ fn a_case_is_live_only_where_it_says_so() {
         case_line(&summary.cases[0])
     };
     assert!(
-        skipped(&case(&models, ASK), Some(LiveOptions::default())).contains("it has no `live`")
+        skipped(&case(&models, CAPITAL_STEPS), Some(LiveOptions::default()))
+            .contains("it has no `live`")
     );
     assert!(
-        skipped(&case(&models, &format!("live: {{}}\n{ASK}")), None)
-            .contains("only runs with `--live`")
+        skipped(
+            &case(&models, &format!("live: {{}}\n{CAPITAL_STEPS}")),
+            None
+        )
+        .contains("only runs with `--live`")
     );
 }
 
 #[test]
-fn what_makes_no_sense_live_is_said_before_anything_runs() {
+fn fields_that_do_not_fit_live_runs_are_errors_before_the_run() {
     let text = case(
-        &scripted("m", &[PARIS]),
+        &scripted("m", &[PARIS_REPLY]),
         "clock: 2026-01-15T08:59:00Z\nwatch: true\nlive: {runs: 0, passRate: 2}\nmodels: {assistant: [{error: {status: 500, message: no}}]}\n\
          steps: [{kill: {}}, {restart: {}}, {advance: {seconds: 1}}, {second: {}}, {awaitReload: {}}]\n",
     );
@@ -297,7 +312,7 @@ fn what_makes_no_sense_live_is_said_before_anything_runs() {
         .collect();
     insta::assert_snapshot!(messages.join("\n"));
     let text = case(
-        &scripted("m", &[PARIS]),
+        &scripted("m", &[PARIS_REPLY]),
         "steps: [{send: {input: a}, judge: b}]\nexpect: {judge: [c]}\ntools: {a: [{}]}\n",
     );
     let messages: Vec<String> = run_with(&text, None)
@@ -308,27 +323,27 @@ fn what_makes_no_sense_live_is_said_before_anything_runs() {
     insta::assert_snapshot!("without live", messages.join("\n"));
 }
 
-/// Speaks OpenAI's format: the answers one after another, whoever asks.
+/// Starts a server in OpenAI's format, which returns `answers` in order across all connections.
 fn provider(answers: &'static [&'static str]) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    let asked = Arc::new(AtomicUsize::new(0));
+    let request_count = Arc::new(AtomicUsize::new(0));
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            let asked = Arc::clone(&asked);
-            std::thread::spawn(move || answer(client, answers, &asked));
+            let request_count = Arc::clone(&request_count);
+            std::thread::spawn(move || answer(client, answers, &request_count));
         }
     });
     port
 }
 
-/// Keeps the connection open, as providers do: the next request may come from another run.
-fn answer(mut client: TcpStream, answers: &[&str], asked: &AtomicUsize) {
+/// Answers all requests of a connection, which may belong to different runs.
+fn answer(mut client: TcpStream, answers: &[&str], request_count: &AtomicUsize) {
     let mut reader = BufReader::new(client.try_clone().expect("a socket"));
-    while let Some(length) = head(&mut reader) {
+    while let Some(length) = read_request_head(&mut reader) {
         let mut body = vec![0; length];
         reader.read_exact(&mut body).expect("the whole request");
-        let text = answers[asked.fetch_add(1, Ordering::SeqCst) % answers.len()];
+        let text = answers[request_count.fetch_add(1, Ordering::SeqCst) % answers.len()];
         let chunk = serde_json::json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
         let end = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}});
@@ -337,13 +352,13 @@ fn answer(mut client: TcpStream, answers: &[&str], asked: &AtomicUsize) {
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
-        // Whoever has hung up wants nothing more.
+        // The client may have disconnected.
         let _ = client.write_all(format!("{head}{body}").as_bytes());
     }
 }
 
-/// The length of the body that follows; `None` where no request does.
-fn head(reader: &mut impl BufRead) -> Option<usize> {
+/// Reads a request head and returns the length of the body, or `None` at the end of the connection.
+fn read_request_head(reader: &mut impl BufRead) -> Option<usize> {
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
         let header = line.to_ascii_lowercase();
@@ -356,14 +371,16 @@ fn head(reader: &mut impl BufRead) -> Option<usize> {
 }
 
 #[test]
-fn a_provider_on_the_network_is_asked_as_often_as_said() {
+fn a_live_run_calls_the_provider_once_per_run() {
     let port = provider(&["It is Paris.", "It is Rome.", "Paris!", "Paris, of course."]);
     let spec = format!(
         "{{provider: openai-compatible, model: any, endpoint: \"http://127.0.0.1:{port}/v1\", pricing: {{input: 100000, output: 200000, currency: EUR}}}}"
     );
     let text = case(
         &model("m", &spec),
-        &format!("models: {{assistant: [{PARIS}]}}\nlive: {{runs: 8, passRate: 0.7}}\n{ASK}"),
+        &format!(
+            "models: {{assistant: [{PARIS_REPLY}]}}\nlive: {{runs: 8, passRate: 0.7}}\n{CAPITAL_STEPS}"
+        ),
     );
     let summary = run_with(&text, Some(LiveOptions::default()));
     assert!(summary.is_good(), "{}", case_line(&summary.cases[0]));
@@ -374,13 +391,13 @@ fn a_provider_on_the_network_is_asked_as_often_as_said() {
     );
     assert_eq!(report.total.tokens.total_tokens, 120);
     assert_eq!(report.total.words(), "120 tokens, 16 EUR");
-    // Without `--live` the script answers, and nobody is asked.
+    // Without `--live`, the script answers and the provider is not called.
     assert!(run_with(&text, None).is_good());
 }
 
 #[test]
-fn a_model_that_fails_fails_its_run() {
-    let models = scripted("m", &["{error: {status: 400, message: no}}", PARIS]);
+fn a_model_error_fails_its_run() {
+    let models = scripted("m", &["{error: {status: 400, message: no}}", PARIS_REPLY]);
     let text = case(&models, "live: {runs: 2}\nsteps: [{send: {input: go}}]\n");
     let summary = run_with(&text, Some(LiveOptions::default()));
     let report = report(&summary);

@@ -1,4 +1,4 @@
-//! The runner, and the cases of the product.
+//! Tests of the runner, and of the conformance cases of this repository.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The product's own cases, and the schema of their format.
+//! The conformance cases of this repository, and the schema of the case format.
 
 use std::path::{Path, PathBuf};
 
@@ -12,23 +12,23 @@ fn repository() -> PathBuf {
 }
 
 #[test]
-fn every_rule_that_is_built_has_a_case() {
+fn every_implemented_rule_has_a_case() {
     let found = discover(&[repository().join("tests/conformance")]);
     assert_eq!(found.errors, []);
     let coverage = RuleCoverage::of(found.cases.iter().map(|located| &located.case));
-    let built = |id: &str| {
+    let is_implemented = |id: &str| {
         id.starts_with(['L', 'T', 'A', 'M', 'E']) || ["C1", "C2", "C2b", "C3", "C4"].contains(&id)
     };
     let missing: Vec<&str> = coverage
         .missing()
         .map(|rule| rule.id)
-        .filter(|id| built(id))
+        .filter(|id| is_implemented(id))
         .collect();
-    assert!(missing.is_empty(), "no case names {missing:?}");
+    assert!(missing.is_empty(), "rules without a case: {missing:?}");
 }
 
 #[test]
-fn every_case_says_what_it_shows() {
+fn every_case_has_about_and_rules() {
     for located in discover(&[repository().join("tests/conformance")]).cases {
         let ConformanceCase {
             case, about, rules, ..
@@ -40,25 +40,25 @@ fn every_case_says_what_it_shows() {
     }
 }
 
-/// Run with `UPDATE_SCHEMAS=1` to write it.
+/// With `UPDATE_SCHEMAS=1`, writes the schema file first.
 #[test]
-fn the_schema_is_fresh() {
+fn the_case_schema_is_up_to_date() {
     let path = repository().join("schemas/conformance-case.schema.json");
-    let fresh = format!("{:#}\n", goondan_conformance::case::schema());
+    let generated = format!("{:#}\n", goondan_conformance::case::schema());
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        std::fs::write(&path, &fresh).unwrap();
+        std::fs::write(&path, &generated).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     let command = "UPDATE_SCHEMAS=1 cargo test -p goondan-conformance --test it product";
-    assert_eq!(committed, fresh, "the schema is stale: run {command}");
+    assert_eq!(committed, generated, "the schema is stale: run {command}");
 }
 
 #[test]
-fn the_schema_takes_the_cases_and_refuses_mistakes() {
+fn the_case_schema_accepts_all_cases_and_rejects_invalid_ones() {
     let schema =
         jsonschema::draft202012::new(&goondan_conformance::case::schema()).expect("a schema");
-    let folder = repository().join("tests/conformance");
-    let files: Vec<PathBuf> = std::fs::read_dir(folder)
+    let directory = repository().join("tests/conformance");
+    let files: Vec<PathBuf> = std::fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -73,7 +73,7 @@ fn the_schema_takes_the_cases_and_refuses_mistakes() {
             assert!(problems.is_empty(), "{}: {problems:?}", case["case"]);
         }
     }
-    let mistakes = [
+    let invalid_cases = [
         json!({"case": "x", "fils": {}}),
         json!({"about": "no name"}),
         json!({"case": "x", "steps": [{"send": {"inptu": "a"}}]}),
@@ -81,7 +81,7 @@ fn the_schema_takes_the_cases_and_refuses_mistakes() {
         json!({"case": "x", "expect": {"toolResults": [{"a": {"$contians": "b"}}]}}),
         json!({"case": "x", "files": {"a": {"contnt": "b"}}}),
     ];
-    for mistake in mistakes {
-        assert!(!schema.is_valid(&mistake), "{mistake}");
+    for invalid_case in invalid_cases {
+        assert!(!schema.is_valid(&invalid_case), "{invalid_case}");
     }
 }

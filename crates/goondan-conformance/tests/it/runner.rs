@@ -1,4 +1,4 @@
-//! The runner itself: what it lets pass, what it finds, and that it always comes back.
+//! Tests of the runner: passing cases, detected failures and time limits.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use goondan_conformance::report::{CaseOutcome, RunSummary, case_line};
 use goondan_conformance::{RunOptions, run};
 
-/// A swarm of one agent, in a case that `{rest}` completes.
+/// Returns a case with a one-agent swarm. `rest` contains the remaining fields.
 fn case(name: &str, tools: &str, rest: &str) -> String {
     format!(
         r#"case: {name}
@@ -46,17 +46,17 @@ fn run_in(dir: &Path, text: &str, time_limit: Duration) -> RunSummary {
 
 fn run_text(text: &str) -> RunSummary {
     run_in(
-        tempfile::tempdir().expect("a folder").path(),
+        tempfile::tempdir().expect("a directory").path(),
         text,
         Duration::from_secs(30),
     )
 }
 
-/// The report without what differs between runs.
+/// Returns the report, with placeholders for values that differ between runs.
 fn report(summary: &RunSummary) -> String {
     let text: String = summary.cases.iter().map(case_line).collect();
     let mut text = text;
-    for (pattern, mark) in [
+    for (pattern, placeholder) in [
         (r"\(\d+ ms\)", "(N ms)"),
         (r"at \S*x\.case\.yaml", "at x.case.yaml"),
         (r"turn-[0-9a-f]+", "turn-ID"),
@@ -64,7 +64,7 @@ fn report(summary: &RunSummary) -> String {
     ] {
         text = regex::Regex::new(pattern)
             .expect("an expression")
-            .replace_all(&text, mark)
+            .replace_all(&text, placeholder)
             .into_owned();
     }
     text
@@ -104,7 +104,7 @@ fn every_part_of_expect_can_fail() {
 }
 
 #[test]
-fn failures_are_told_with_place_and_difference() {
+fn failures_are_reported_with_location_and_difference() {
     let text = [
         case(
             "a-wrong-answer",
@@ -132,7 +132,7 @@ fn failures_are_told_with_place_and_difference() {
 }
 
 #[test]
-fn a_secret_is_found_wherever_it_is_written() {
+fn a_secret_is_found_in_requests_files_and_messages() {
     let text = case(
         "x",
         "{ref: Tool/file-system}",
@@ -159,7 +159,7 @@ fn a_secret_is_found_wherever_it_is_written() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_a_tool_leaves_in_the_project_is_found() {
+fn a_file_that_a_tool_writes_into_the_project_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     let text = case(
         "x",
@@ -175,10 +175,10 @@ fn a_file_that_a_tool_leaves_in_the_project_is_found() {
 }
 
 #[test]
-fn a_case_that_takes_too_long_is_ended() {
+fn a_case_over_its_time_limit_fails() {
     let slow =
         "models: {assistant: [{text: never, delayMs: 600000}]}\nsteps: [{send: {input: go}}]";
-    let begun = Instant::now();
+    let start = Instant::now();
     let dir = tempfile::tempdir().unwrap();
     let summary = run_in(dir.path(), &case("x", "", slow), Duration::from_millis(500));
     let text = report(&summary);
@@ -186,11 +186,11 @@ fn a_case_that_takes_too_long_is_ended() {
         text.contains("step 1 (send): the turn did not end within the case's time limit"),
         "{text}"
     );
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
-fn a_life_that_was_killed_goes_on_where_it_stood() {
+fn a_killed_swarm_resumes_its_turn_after_a_restart() {
     let text = case(
         "x",
         "",
@@ -203,7 +203,7 @@ fn a_life_that_was_killed_goes_on_where_it_stood() {
 }
 
 #[test]
-fn results_come_in_file_order_whatever_ends_first() {
+fn results_are_reported_in_file_order() {
     let slow = |delay: u32| {
         format!(
             "models: {{assistant: [{{text: done, delayMs: {delay}}}]}}\nsteps: [{{send: {{input: go}}}}]"
@@ -215,11 +215,11 @@ fn results_come_in_file_order_whatever_ends_first() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.case.yaml");
     std::fs::write(&file, text).unwrap();
-    let mut heard = Vec::new();
+    let mut reported = Vec::new();
     let summary = run(&RunOptions::new([file]), &mut |report| {
-        heard.push(report.case.clone())
+        reported.push(report.case.clone())
     });
-    assert_eq!(heard, ["slow", "fast", "middle"]);
+    assert_eq!(reported, ["slow", "fast", "middle"]);
     assert!(
         summary
             .cases
@@ -231,7 +231,7 @@ fn results_come_in_file_order_whatever_ends_first() {
 }
 
 #[test]
-fn a_project_folder_is_copied_and_left_alone() {
+fn a_project_directory_is_copied_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let whole = case("x", "", "");
     let bundle: String = whole

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_text_or_says_more() {
+    fn a_line_is_plain_text_or_a_json_event() {
         let plain = event("desk", " Hello ").unwrap();
         assert_eq!(
             (plain.name.as_str(), plain.text.as_str(), plain.key.as_str()),

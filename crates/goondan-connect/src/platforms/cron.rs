@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missed_is_due_once() {
+    fn missed_runs_are_due_once() {
         let cron = CronConnector {
             schedule: CronSchedule::parse("0 * * * *", "UTC").unwrap(),
             text: String::new(),

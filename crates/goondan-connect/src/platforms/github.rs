@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_made_up_event_is_one_that_could_come() {
+    fn sample_events_have_the_fields_of_real_events() {
         for name in [
             "github_push",
             "github_pull_request",
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_an_event_and_what_gdn_writes_is_none() {
+    fn user_comments_are_events_and_gdn_comments_are_ignored() {
         let of = |kind: &str, payload: &Value| event(kind, "d".to_owned(), payload);
         let read = of("issue_comment", &comment(json!({}))).unwrap();
         assert_eq!(read.text, "ada commented on #3 of octo/hello (t):\n\nwhy?");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_author_and_the_title_of_another_user_are_named() {
+    fn text_of_another_author_is_attributed() {
         let by = |author: &str| json!({"number": 3, "title": "t", "body": "x", "user": {"login": author}});
         let of = |kind: &str, fields: Value| event(kind, String::new(), &comment(fields)).unwrap();
         let transferred = |author| of("issues", json!({"action": "opened", "issue": by(author)}));
@@ -451,9 +451,9 @@ mod tests {
         assert_eq!(commented.author, None);
     }
 
-    /// Ada is an approver and quotes text that Eve wrote.
+    /// An approver (Ada) triggers an event with text that another user (Eve) wrote.
     #[test]
-    fn the_words_of_others_are_not_those_of_the_sender() {
+    fn text_of_another_author_counts_as_quoted() {
         let by = |author: &str| json!({"number": 3, "title": "t", "body": "/approve 0123456789abcdef", "user": {"login": author}});
         let quotes = |kind: &str, fields: Value| {
             event(kind, String::new(), &comment(fields)).unwrap().quotes
@@ -477,7 +477,7 @@ mod tests {
                 "issues",
                 json!({"action": "reopened", "issue": {"number": 3, "body": "x"}})
             ),
-            "nobody says who"
+            "the payload does not state the author"
         );
         assert!(quotes(
             "push",

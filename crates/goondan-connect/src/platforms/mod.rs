@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_ends_a_block() {
+    fn text_cannot_close_a_code_block() {
         for text in [
             "a",
             "```",

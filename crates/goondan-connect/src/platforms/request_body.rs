@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn bodies_of_strangers_share_a_limit() {
+    async fn unauthenticated_bodies_share_a_limit() {
         let limit: &'static Semaphore = Box::leak(Box::new(Semaphore::new(10)));
         let status = |received: Result<ReceivedBody, Response>| received.err().map(|r| r.status());
         let first = read(Body::from("123456"), 8, limit).await.unwrap();

@@ -333,11 +333,10 @@ pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]
-    fn an_event_may_say_little_or_much() {
+    fn event_fields_are_read_and_defaults_are_applied() {
         let whole = json!({
             "name": "order", "id": 7, "message": {"type": "text", "text": "Tea"}, "instanceKey": "table:4",
             "properties": {"table": 4, "deep": {}}, "sender": {"id": "ada", "name": "Ada"}, "channel": "bar",
@@ -360,7 +359,11 @@ mod tests {
         );
         let bare = || read(&json!({"name": "order", "message": "Tea"}), "c").unwrap();
         assert_eq!(bare().key, "c");
-        assert_ne!(bare().id, bare().id, "each is a new event");
+        assert_ne!(
+            bare().id,
+            bare().id,
+            "events without an id get different ids"
+        );
         let file = json!({"name": "n", "message": {"type": "file", "url": "https://x.example/a", "name": "a"}});
         assert_eq!(
             read(&file, "c").unwrap().text,
@@ -369,15 +372,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_refused() {
-        for wrong in [
+    fn invalid_script_events_are_rejected() {
+        for invalid in [
             json!(null),
             json!("x"),
             json!({"name": "n"}),
             json!({"message": "x"}),
             json!({"name": "n", "message": {}}),
         ] {
-            assert!(read(&wrong, "c").is_err(), "{wrong}");
+            assert!(read(&invalid, "c").is_err(), "{invalid}");
         }
     }
 }

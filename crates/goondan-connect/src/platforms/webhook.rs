@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_reference_libraries() {
+    fn the_reference_library_example_verifies() {
         let webhook = WebhookConnector {
             key: STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap(),
             signature_header: None,
@@ -191,37 +191,41 @@ mod tests {
         assert_eq!(
             webhook.signed_id(&headers, &body, at(1_614_265_330)),
             None,
-            "the id is signed, too"
+            "the signature covers the id"
         );
     }
 
     #[test]
-    fn a_body_is_an_event_in_words_of_its_own_or_ours() {
+    fn a_body_is_read_as_a_gdn_event_or_as_foreign_json() {
         let event = |id, body: &str, events: &[String]| {
             let json = json_text::parse(body).unwrap_or_default();
             event(id, body, &json, events)
         };
-        let ours = event(
+        let gdn_event = event(
             "1".to_owned(),
             r#"{"text": "Deployed", "event": "deploy", "instanceKey": "k", "properties": {"ok": true, "n": 1, "x": {}}}"#,
             &events(),
         );
         assert_eq!(
-            (ours.name.as_str(), ours.text.as_str(), ours.key.as_str()),
+            (
+                gdn_event.name.as_str(),
+                gdn_event.text.as_str(),
+                gdn_event.key.as_str()
+            ),
             ("deploy", "Deployed", "k")
         );
-        assert_eq!(ours.properties.len(), 2);
-        let theirs = event(
+        assert_eq!(gdn_event.properties.len(), 2);
+        let foreign_event = event(
             "1".to_owned(),
             r#"{"status": "firing", "instanceKey": "k", "event": "x"}"#,
             &events(),
         );
         assert_eq!(
-            (theirs.name.as_str(), theirs.key.as_str()),
+            (foreign_event.name.as_str(), foreign_event.key.as_str()),
             ("webhook_message", DEFAULT_INSTANCE_KEY)
         );
-        assert_eq!(theirs.properties["status"], "firing");
-        assert!(theirs.text.starts_with("{\"status\""));
+        assert_eq!(foreign_event.properties["status"], "firing");
+        assert!(foreign_event.text.starts_with("{\"status\""));
         assert_eq!(event("1".to_owned(), "plain", &events()).text, "plain");
         let group = event("1".to_owned(), r#"{"mediaGroupId": "g"}"#, &events());
         assert_eq!(group.properties["mediaGroupId"], "g");

@@ -1,13 +1,13 @@
-//! `cli`: what is typed, and the answers there.
+//! `cli`: console input lines and answers.
 
 use std::sync::Arc;
 
 use goondan_connect::{ConnectionOptions, LineConsole};
 use tokio::sync::mpsc;
 
-use crate::support::{Running, within};
+use crate::support::{TestRuntime, with_timeout};
 
-/// A console with what is typed there, and what is shown.
+/// Returns a console with input lines, and a receiver of the shown answers.
 pub(crate) fn console(
     lines: &'static [&'static str],
 ) -> (Arc<LineConsole>, mpsc::UnboundedReceiver<String>) {
@@ -42,17 +42,18 @@ async fn each_line_is_an_event_and_answers_are_shown_in_order() {
         console: Some(console),
         ..ConnectionOptions::default()
     };
-    let running = Running::start_with(state.path(), connection, &[], options).await;
+    let runtime = TestRuntime::start_with(state.path(), connection, &[], options).await;
     let mut shown = Vec::new();
     for _ in 0..3 {
-        shown.push(within(seen.recv()).await.unwrap());
+        shown.push(with_timeout(seen.recv()).await.unwrap());
     }
     let typed: Vec<&String> = shown.iter().filter(|text| !text.contains("two")).collect();
     assert_eq!(typed, ["heard one", "heard three"]);
-    assert_eq!(running.heard("ada").await, ["two"]);
-    running
-        .until("desk", |look| {
-            look.status
+    assert_eq!(runtime.user_messages("ada").await, ["two"]);
+    runtime
+        .wait_until("desk", |snapshot| {
+            snapshot
+                .status
                 .as_ref()
                 .is_some_and(|status| status.why.is_some())
         })
@@ -60,16 +61,21 @@ async fn each_line_is_an_event_and_answers_are_shown_in_order() {
 }
 
 #[tokio::test]
-async fn without_anybody_who_types_it_does_not_run() {
+async fn a_cli_connection_fails_without_a_console() {
     let state = tempfile::tempdir().unwrap();
-    let none = Running::start_with(state.path(), "", &[], ConnectionOptions::default()).await;
+    let runtime =
+        TestRuntime::start_with(state.path(), "", &[], ConnectionOptions::default()).await;
     let text = "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: desk}\nspec: {connectorRef: Connector/cli}\n";
-    none.reload(text).await;
-    within(async {
-        while none.connections.problems().is_empty() {
+    runtime.reload(text).await;
+    with_timeout(async {
+        while runtime.connections.problems().is_empty() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    assert!(none.connections.problems()[0].problem.contains("`gdn run`"));
+    assert!(
+        runtime.connections.problems()[0]
+            .problem
+            .contains("`gdn run`")
+    );
 }

@@ -1,4 +1,4 @@
-//! `cron`: fires when it is due, catches up once, and never fires twice.
+//! `cron`: due runs, one run for all missed times, and no duplicate runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use goondan::ports::clock::Clock;
 
-use crate::support::Running;
+use crate::support::TestRuntime;
 
 const HOURLY: &str = r#"
 apiVersion: goondan.ai/v1
@@ -18,13 +18,13 @@ spec:
   config: {schedule: {value: "0 * * * *"}, text: {value: "Report"}}
 "#;
 
-/// A clock that stands still until somebody sets it.
+/// Clock with a time that the test sets.
 #[derive(Clone)]
-struct Hands(Arc<Mutex<DateTime<Utc>>>);
+struct ManualClock(Arc<Mutex<DateTime<Utc>>>);
 
-impl Hands {
-    fn at(text: &str) -> Hands {
-        Hands(Arc::new(Mutex::new(text.parse().unwrap())))
+impl ManualClock {
+    fn at(text: &str) -> ManualClock {
+        ManualClock(Arc::new(Mutex::new(text.parse().unwrap())))
     }
 
     fn set(&self, text: &str) {
@@ -32,7 +32,7 @@ impl Hands {
     }
 }
 
-impl Clock for Hands {
+impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
         *self.0.lock().unwrap()
     }
@@ -41,44 +41,46 @@ impl Clock for Hands {
         "0".repeat(digits)
     }
 
-    /// Whoever waits looks again.
+    /// Returns after a millisecond, so that the caller checks the time again.
     fn sleep_until(&self, _at: DateTime<Utc>) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(Duration::from_millis(1)))
     }
 }
 
 #[tokio::test]
-async fn it_fires_when_due_and_catches_up_once() {
+async fn a_schedule_fires_when_due_and_catches_up_once() {
     let state = tempfile::tempdir().unwrap();
-    let clock = Hands::at("2026-01-01T08:30:00Z");
-    let running = Running::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
-    running.until("hourly", |look| look.status.is_some()).await;
-    crate::support::within(async {
+    let clock = ManualClock::at("2026-01-01T08:30:00Z");
+    let runtime = TestRuntime::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
+    runtime
+        .wait_until("hourly", |snapshot| snapshot.status.is_some())
+        .await;
+    crate::support::with_timeout(async {
         while !state.path().join("w/connections/hourly/cron.json").exists() {
             tokio::task::yield_now().await;
         }
     })
     .await;
     clock.set("2026-01-01T09:00:00Z");
-    assert_eq!(running.answered("cron:hourly", 1).await, ["Report"]);
+    assert_eq!(runtime.wait_for_answers("cron:hourly", 1).await, ["Report"]);
     clock.set("2026-01-01T09:59:59Z");
-    running.kill().await;
-    // Three times were missed: the last one counts.
+    runtime.kill().await;
+    // Three runs were missed; only the last one is made up.
     clock.set("2026-01-01T12:20:00Z");
-    let running = Running::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
-    assert_eq!(running.answered("cron:hourly", 2).await.len(), 2);
-    // As if the process had died before it wrote down that it has fired.
-    running.kill().await;
+    let runtime = TestRuntime::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
+    assert_eq!(runtime.wait_for_answers("cron:hourly", 2).await.len(), 2);
+    // Simulates a crash before the run was recorded.
+    runtime.kill().await;
     let file = state.path().join("w/connections/hourly/cron.json");
     std::fs::write(file, "\"2026-01-01T09:00:00Z\"").unwrap();
-    let running = Running::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
+    let runtime = TestRuntime::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
     clock.set("2026-01-01T13:00:00Z");
     assert_eq!(
-        running.answered("cron:hourly", 3).await.len(),
+        runtime.wait_for_answers("cron:hourly", 3).await.len(),
         3,
         "12:00 does not fire again"
     );
-    let messages = running
+    let messages = runtime
         .swarm
         .conversation(&goondan::ids::InstanceId::new("a", "cron:hourly"))
         .await

@@ -1,49 +1,50 @@
-//! What holds for every platform that delivers by HTTP: who has not signed is not heard, and nothing is heard twice.
+//! Common rules of all HTTP platforms: verified signatures and no duplicate turns.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::floods::hmac_hex_of;
-use crate::platform::{Platform, json};
-use crate::support::Running;
+use crate::mock_platform::{MockPlatform, json};
+use crate::robustness::hmac_hex_of;
+use crate::support::TestRuntime;
 use crate::{discord, github, slack, webhook};
 
-type Headers = Vec<(&'static str, String)>;
+type HeaderList = Vec<(&'static str, String)>;
 
-/// How a platform delivers.
-struct Way {
+/// Platform that delivers over HTTP.
+struct DeliveryCase {
     name: &'static str,
     connection: String,
-    /// The message of an id, with a text.
+    /// Returns the body of a message with an id and a text.
     body: fn(u32, &str) -> String,
-    /// What comes with it, so many seconds after it was signed.
-    signed: fn(i64, u32, &str) -> Headers,
-    /// The headers without which nobody is believed.
-    proof: &'static [&'static str],
+    /// Returns the headers of a body that was signed the given number of seconds ago.
+    signed: fn(i64, u32, &str) -> HeaderList,
+    /// Headers without which a request is rejected.
+    required_headers: &'static [&'static str],
     signs_body: bool,
     signs_time: bool,
-    /// Its conversation, and how its answer is sent; the webhook sends none.
+    /// Key of the conversation.
     key: &'static str,
+    /// Path suffix and JSON pointer of the text in requests that send an answer.
     answer: Option<(&'static str, &'static str)>,
 }
 
-fn ways(base: &str) -> [Way; 5] {
+fn delivery_cases(base: &str) -> [DeliveryCase; 5] {
     [
-        webhook_way(),
-        slack_way(base),
-        discord_way(base),
-        github_way(base),
-        telegram_way(base),
+        webhook_case(),
+        slack_case(base),
+        discord_case(base),
+        github_case(base),
+        telegram_case(base),
     ]
 }
 
-fn webhook_way() -> Way {
-    Way {
+fn webhook_case() -> DeliveryCase {
+    DeliveryCase {
         name: "hook",
         connection: webhook::HOOK.to_owned(),
         body: |_, text| json!({"text": text}).to_string(),
         signed: |age, id, body| webhook::signed(webhook::SECRET, &id.to_string(), age, body),
-        proof: &["webhook-id", "webhook-timestamp", "webhook-signature"],
+        required_headers: &["webhook-id", "webhook-timestamp", "webhook-signature"],
         signs_body: true,
         signs_time: true,
         key: "webhook:default",
@@ -51,8 +52,8 @@ fn webhook_way() -> Way {
     }
 }
 
-fn slack_way(base: &str) -> Way {
-    Way {
+fn slack_case(base: &str) -> DeliveryCase {
+    DeliveryCase {
         name: "team",
         connection: slack::app(base),
         body: |id, text| {
@@ -62,7 +63,7 @@ fn slack_way(base: &str) -> Way {
             )
         },
         signed: |age, _, body| slack::signed(slack::SECRET, age, body),
-        proof: &["x-slack-request-timestamp", "x-slack-signature"],
+        required_headers: &["x-slack-request-timestamp", "x-slack-signature"],
         signs_body: true,
         signs_time: true,
         key: "slack:C1:1.0",
@@ -70,13 +71,13 @@ fn slack_way(base: &str) -> Way {
     }
 }
 
-fn discord_way(base: &str) -> Way {
-    Way {
+fn discord_case(base: &str) -> DeliveryCase {
+    DeliveryCase {
         name: "guild",
         connection: discord::guild(base),
         body: |id, text| discord::ask(&id.to_string(), "7", text),
         signed: |age, _, body| discord::signed(age, body),
-        proof: &["x-signature-timestamp", "x-signature-ed25519"],
+        required_headers: &["x-signature-timestamp", "x-signature-ed25519"],
         signs_body: true,
         signs_time: true,
         key: "discord:5",
@@ -84,8 +85,8 @@ fn discord_way(base: &str) -> Way {
     }
 }
 
-fn github_way(base: &str) -> Way {
-    Way {
+fn github_case(base: &str) -> DeliveryCase {
+    DeliveryCase {
         name: "hub",
         connection: github::hub(base),
         body: |id, text| {
@@ -98,7 +99,7 @@ fn github_way(base: &str) -> Way {
                 .to_string()
         },
         signed: |_, id, body| github::signed("issues", &format!("d-{id}"), body),
-        proof: &["x-hub-signature-256"],
+        required_headers: &["x-hub-signature-256"],
         signs_body: true,
         signs_time: false,
         key: "github:octo/hello#7",
@@ -106,8 +107,8 @@ fn github_way(base: &str) -> Way {
     }
 }
 
-fn telegram_way(base: &str) -> Way {
-    Way {
+fn telegram_case(base: &str) -> DeliveryCase {
+    DeliveryCase {
         name: "bot",
         connection: format!(
             "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec:\n  connectorRef: \
@@ -128,7 +129,7 @@ fn telegram_way(base: &str) -> Way {
                 hmac_hex_of(b"123:abc", b"webhook of bot"),
             )]
         },
-        proof: &["x-telegram-bot-api-secret-token"],
+        required_headers: &["x-telegram-bot-api-secret-token"],
         signs_body: false,
         signs_time: false,
         key: "telegram:7",
@@ -136,8 +137,8 @@ fn telegram_way(base: &str) -> Way {
     }
 }
 
-async fn platform() -> Platform {
-    Platform::start(|_| {
+async fn platform() -> MockPlatform {
+    MockPlatform::start(|_| {
         Some(json(
             200,
             json!({"ok": true, "ts": "9.9", "id": "9", "result": {"message_id": 9}}),
@@ -146,7 +147,7 @@ async fn platform() -> Platform {
     .await
 }
 
-/// Another text of the same length and kind.
+/// Changes one character of a text.
 pub(crate) fn forged(text: &str) -> String {
     let last = text.chars().rfind(char::is_ascii_alphanumeric).unwrap();
     let (head, tail) = text.rsplit_once(last).unwrap();
@@ -154,99 +155,109 @@ pub(crate) fn forged(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_unsigned_stale_or_tampered_with_is_an_event_nowhere() {
+async fn every_platform_rejects_unsigned_stale_and_tampered_requests() {
     let platform = platform().await;
-    for way in ways(&platform.base) {
+    for case in delivery_cases(&platform.base) {
         let state = tempfile::tempdir().unwrap();
-        let running = Running::start(state.path(), &way.connection).await;
-        let body = (way.body)(1, "let me in");
-        let good = (way.signed)(0, 1, &body);
+        let runtime = TestRuntime::start(state.path(), &case.connection).await;
+        let body = (case.body)(1, "let me in");
+        let valid_headers = (case.signed)(0, 1, &body);
         let mut attempts = vec![(Vec::new(), body.clone())];
-        for proof in way.proof {
+        for header in case.required_headers {
             attempts.push((
-                good.iter()
-                    .filter(|(name, _)| name != proof)
+                valid_headers
+                    .iter()
+                    .filter(|(name, _)| name != header)
                     .cloned()
                     .collect(),
                 body.clone(),
             ));
-            let spoilt = |(name, value): &(&'static str, String)| {
+            let tampered = |(name, value): &(&'static str, String)| {
                 (
                     *name,
-                    if name == proof {
+                    if name == header {
                         forged(value)
                     } else {
                         value.clone()
                     },
                 )
             };
-            attempts.push((good.iter().map(spoilt).collect(), body.clone()));
+            attempts.push((valid_headers.iter().map(tampered).collect(), body.clone()));
         }
-        if way.signs_body {
-            attempts.push((good.clone(), format!("{body} ")));
+        if case.signs_body {
+            attempts.push((valid_headers.clone(), format!("{body} ")));
         }
-        if way.signs_time {
-            attempts.push(((way.signed)(301, 1, &body), body.clone()));
-            attempts.push(((way.signed)(-301, 1, &body), body.clone()));
+        if case.signs_time {
+            attempts.push(((case.signed)(301, 1, &body), body.clone()));
+            attempts.push(((case.signed)(-301, 1, &body), body.clone()));
         }
         for (headers, body) in attempts {
-            let (status, _) = running.deliver(way.name, &headers, body.as_bytes()).await;
-            assert_eq!(status, StatusCode::UNAUTHORIZED, "{} {headers:?}", way.name);
+            let (status, _) = runtime.deliver(case.name, &headers, body.as_bytes()).await;
+            assert_eq!(
+                status,
+                StatusCode::UNAUTHORIZED,
+                "{} {headers:?}",
+                case.name
+            );
         }
-        assert_eq!(running.swarm.instances().await, [], "{}", way.name);
+        assert_eq!(runtime.swarm.instances().await, [], "{}", case.name);
         assert_eq!(
             (
-                running.look(way.name).owed,
-                running.look(way.name).pending.len()
+                runtime.snapshot(case.name).owed,
+                runtime.snapshot(case.name).pending.len()
             ),
             (0, 0),
             "{}",
-            way.name
+            case.name
         );
-        // It was not refused for another reason.
+        // The unchanged request is accepted, so the signature was the reason for the rejections.
         assert!(
-            running
-                .deliver(way.name, &good, body.as_bytes())
+            runtime
+                .deliver(case.name, &valid_headers, body.as_bytes())
                 .await
                 .0
                 .is_success(),
             "{}",
-            way.name
+            case.name
         );
-        running.answered(way.key, 1).await;
+        runtime.wait_for_answers(case.key, 1).await;
     }
 }
 
 #[tokio::test]
-async fn three_deliveries_with_a_restart_in_between_are_one_turn_and_one_answer_everywhere() {
+async fn repeated_deliveries_across_a_restart_start_one_turn() {
     let platform = platform().await;
-    for way in ways(&platform.base) {
+    for case in delivery_cases(&platform.base) {
         let state = tempfile::tempdir().unwrap();
-        let deliver = async |running: &Running, id, text: &str| {
-            let body = (way.body)(id, text);
-            let (status, told) = running
-                .deliver(way.name, &(way.signed)(0, id, &body), body.as_bytes())
+        let deliver = async |runtime: &TestRuntime, id, text: &str| {
+            let body = (case.body)(id, text);
+            let (status, response) = runtime
+                .deliver(case.name, &(case.signed)(0, id, &body), body.as_bytes())
                 .await;
-            assert!(status.is_success(), "{} {status} {told}", way.name);
+            assert!(status.is_success(), "{} {status} {response}", case.name);
         };
-        let running = Running::start(state.path(), &way.connection).await;
-        deliver(&running, 1, "once").await;
-        running.answered(way.key, 1).await;
-        running.until(way.name, |look| look.owed == 0).await;
-        running.kill().await;
-        let running = Running::start(state.path(), &way.connection).await;
-        deliver(&running, 1, "once").await;
-        deliver(&running, 1, "once").await;
-        deliver(&running, 2, "more").await;
-        // It comes behind all that was said before.
-        let heard = running.answered(way.key, 2).await;
+        let runtime = TestRuntime::start(state.path(), &case.connection).await;
+        deliver(&runtime, 1, "once").await;
+        runtime.wait_for_answers(case.key, 1).await;
+        runtime
+            .wait_until(case.name, |snapshot| snapshot.owed == 0)
+            .await;
+        runtime.kill().await;
+        let runtime = TestRuntime::start(state.path(), &case.connection).await;
+        deliver(&runtime, 1, "once").await;
+        deliver(&runtime, 1, "once").await;
+        deliver(&runtime, 2, "more").await;
+        // The last message comes after all earlier ones.
+        let messages = runtime.wait_for_answers(case.key, 2).await;
         assert!(
-            heard.len() == 2 && heard[0].contains("once") && heard[1].contains("more"),
-            "{}: {heard:?}",
-            way.name
+            messages.len() == 2 && messages[0].contains("once") && messages[1].contains("more"),
+            "{}: {messages:?}",
+            case.name
         );
-        running.until(way.name, |look| look.owed == 0).await;
-        let Some((end, field)) = way.answer else {
+        runtime
+            .wait_until(case.name, |snapshot| snapshot.owed == 0)
+            .await;
+        let Some((end, field)) = case.answer else {
             continue;
         };
         let sent: Vec<Value> = platform
@@ -256,15 +267,15 @@ async fn three_deliveries_with_a_restart_in_between_are_one_turn_and_one_answer_
             .collect();
         let has = |text: &str| {
             sent.iter()
-                .filter(|said| said.as_str().unwrap_or_default().contains(text))
+                .filter(|text_sent| text_sent.as_str().unwrap_or_default().contains(text))
                 .count()
         };
         assert_eq!(
             (sent.len(), has("once"), has("more")),
             (2, 1, 1),
             "{}: {sent:?}",
-            way.name
+            case.name
         );
-        assert_eq!(running.look(way.name).failed, [], "{}", way.name);
+        assert_eq!(runtime.snapshot(case.name).failed, [], "{}", case.name);
     }
 }

@@ -1,11 +1,11 @@
-//! `discord`: signed interactions, answers in place of "thinking…".
+//! `discord`: signed interactions, and answers that replace "thinking…".
 
 use axum::http::StatusCode;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
-use crate::platform::{Platform, json};
-use crate::support::Running;
+use crate::mock_platform::{MockPlatform, json};
+use crate::support::TestRuntime;
 
 fn pair() -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap()
@@ -43,12 +43,12 @@ pub(crate) fn ask(id: &str, user: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_command_is_answered_in_pieces_and_a_stranger_is_told() {
+async fn a_command_is_answered_and_an_unknown_sender_is_notified() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| Some(json(200, json!({"id": "1"})))).await;
-    let running = Running::start(state.path(), &guild(&platform.base)).await;
+    let platform = MockPlatform::start(|_| Some(json(200, json!({"id": "1"})))).await;
+    let runtime = TestRuntime::start(state.path(), &guild(&platform.base)).await;
     let deliver = async |body: String| {
-        let (status, answer) = running
+        let (status, answer) = runtime
             .deliver("guild", &signed(0, &body), body.as_bytes())
             .await;
         (status, serde_json::from_str::<Value>(&answer).unwrap())
@@ -61,7 +61,9 @@ async fn a_command_is_answered_in_pieces_and_a_stranger_is_told() {
         deliver(ask("1", "7", &"word ".repeat(500))).await,
         (StatusCode::OK, json!({"type": 5}))
     );
-    let first = platform.wait("/webhooks/2/tok/messages/@original", 1).await;
+    let first = platform
+        .wait_for_calls("/webhooks/2/tok/messages/@original", 1)
+        .await;
     assert!(
         first[0]["content"]
             .as_str()
@@ -69,22 +71,24 @@ async fn a_command_is_answered_in_pieces_and_a_stranger_is_told() {
             .starts_with("heard word")
     );
     assert_eq!(first[0]["allowed_mentions"], json!({"parse": []}));
-    platform.wait("/webhooks/2/tok", 1).await;
-    let (_, told) = deliver(ask("2", "8", "let me in")).await;
-    assert_eq!(told["data"]["flags"], 64);
-    assert_eq!(running.look("guild").pending[0].id, "8");
-    assert_eq!(running.heard("discord:5").await.len(), 1);
-    running.until("guild", |look| look.owed == 0).await;
+    platform.wait_for_calls("/webhooks/2/tok", 1).await;
+    let (_, response) = deliver(ask("2", "8", "let me in")).await;
+    assert_eq!(response["data"]["flags"], 64);
+    assert_eq!(runtime.snapshot("guild").pending[0].id, "8");
+    assert_eq!(runtime.user_messages("discord:5").await.len(), 1);
+    runtime
+        .wait_until("guild", |snapshot| snapshot.owed == 0)
+        .await;
     let outbox =
         std::fs::read_to_string(state.path().join("w/connections/guild/outbox.jsonl")).unwrap();
     assert!(outbox.contains("\"sent\""), "{outbox}");
 }
 
 #[tokio::test]
-async fn unsigned_stale_and_tampered_requests_are_refused() {
+async fn unsigned_stale_and_tampered_interactions_are_rejected() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| None).await;
-    let running = Running::start(state.path(), &guild(&platform.base)).await;
+    let platform = MockPlatform::start(|_| None).await;
+    let runtime = TestRuntime::start(state.path(), &guild(&platform.base)).await;
     let (body, other) = (ask("1", "7", "x"), ask("1", "7", "y"));
     for (headers, body) in [
         (vec![], &body),
@@ -92,36 +96,36 @@ async fn unsigned_stale_and_tampered_requests_are_refused() {
         (signed(0, &body), &other),
     ] {
         assert_eq!(
-            running.deliver("guild", &headers, body.as_bytes()).await.0,
+            runtime.deliver("guild", &headers, body.as_bytes()).await.0,
             StatusCode::UNAUTHORIZED
         );
     }
-    assert_eq!(running.swarm.instances().await, []);
+    assert_eq!(runtime.swarm.instances().await, []);
 }
 
 #[tokio::test]
-async fn an_answer_grows_in_place_of_thinking_and_a_button_turns_the_question_into_its_answer() {
+async fn an_answer_is_streamed_and_a_button_closes_the_request() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| Some(json(200, json!({"id": "77"})))).await;
+    let platform = MockPlatform::start(|_| Some(json(200, json!({"id": "77"})))).await;
     let connection = guild(&platform.base)
         .replace("senders: [\"7\"]", "senders: [\"7\"], approvers: [\"9\"]")
         + "  reply: stream\n";
-    let running = Running::start(state.path(), &connection).await;
+    let runtime = TestRuntime::start(state.path(), &connection).await;
     let deliver = async |body: String| {
-        let (status, answer) = running
+        let (status, answer) = runtime
             .deliver("guild", &signed(0, &body), body.as_bytes())
             .await;
         assert_eq!(status, StatusCode::OK);
         serde_json::from_str::<Value>(&answer).unwrap()
     };
     assert_eq!(deliver(ask("1", "7", "plan it")).await, json!({"type": 5}));
-    let put = platform.wait("/webhooks/2/tok", 1).await;
-    let allow = put[0]["components"][0]["components"][0]["custom_id"]
+    let request = platform.wait_for_calls("/webhooks/2/tok", 1).await;
+    let allow = request[0]["components"][0]["components"][0]["custom_id"]
         .as_str()
         .unwrap()
         .to_owned();
     platform
-        .until("@original", |calls| {
+        .wait_until("@original", |calls| {
             calls.iter().any(|call| call["content"] == "Let me plan. …")
         })
         .await;
@@ -132,29 +136,31 @@ async fn an_answer_grows_in_place_of_thinking_and_a_button_turns_the_question_in
         })
         .to_string()
     };
-    let told = deliver(press("2", "7")).await;
+    let response = deliver(press("2", "7")).await;
     assert_eq!(
-        (&told["type"], &told["data"]["flags"]),
+        (&response["type"], &response["data"]["flags"]),
         (&json!(4), &json!(64)),
-        "{told}"
+        "{response}"
     );
-    let told = deliver(press("3", "9")).await;
+    let response = deliver(press("3", "9")).await;
     assert_eq!(
-        (&told["type"], &told["data"]["components"]),
+        (&response["type"], &response["data"]["components"]),
         (&json!(7), &json!([])),
-        "{told}"
+        "{response}"
     );
     assert!(
-        told["data"]["content"]
+        response["data"]["content"]
             .as_str()
             .unwrap()
             .ends_with("Allowed by eve."),
-        "{told}"
+        "{response}"
     );
     platform
-        .until("@original", |calls| {
+        .wait_until("@original", |calls| {
             calls.iter().any(|call| call["content"] == "it is done")
         })
         .await;
-    running.until("guild", |look| look.owed == 0).await;
+    runtime
+        .wait_until("guild", |snapshot| snapshot.owed == 0)
+        .await;
 }

@@ -1,17 +1,17 @@
-//! Files that come with events: fetched from the platform alone, bounded, and never waited for in vain.
+//! Files of events: fetched only from the platform, with a size limit.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use goondan::ids::InstanceId;
 use serde_json::{Value, json};
 
-use crate::platform::{Platform, json};
-use crate::support::Running;
+use crate::mock_platform::{MockPlatform, json};
+use crate::support::TestRuntime;
 use crate::{discord, slack};
 
-/// A platform with some files, and how often each was fetched.
-async fn platform() -> Platform {
-    Platform::start(|call| {
+/// Starts a mock platform with files.
+async fn platform() -> MockPlatform {
+    MockPlatform::start(|call| {
         let file = |media_type: &str, content: &str| {
             (
                 [("content-type", media_type.to_owned())],
@@ -30,7 +30,7 @@ async fn platform() -> Platform {
             "/file/bot123:abc/photos/file_1.jpg" => file("application/octet-stream", "a photo"),
             "/files/report.txt" => file("text/plain; charset=utf-8", "a report"),
             "/files/login" => file("text/html", "<html>please sign in"),
-            "/files/moved" => moved(),
+            "/files/moved" => redirect(),
             _ => json(
                 200,
                 json!({"ok": true, "result": {"message_id": 1}, "id": "1"}),
@@ -40,15 +40,16 @@ async fn platform() -> Platform {
     .await
 }
 
-/// A redirect would carry the token elsewhere.
-fn moved() -> Response {
+/// Returns a redirect. The connector must not follow it, because it would send the token elsewhere.
+fn redirect() -> Response {
     (StatusCode::FOUND, [("location", "/files/report.txt")]).into_response()
 }
 
-/// What the agent was given: the text, and the files with their types and names.
-async fn given(running: &Running, key: &str) -> (String, Vec<(String, String)>) {
-    running.answered(key, 1).await;
-    let messages = running
+/// Waits for an answer. Returns the text of the first message, and the media type and data of its
+/// files.
+async fn received(runtime: &TestRuntime, key: &str) -> (String, Vec<(String, String)>) {
+    runtime.wait_for_answers(key, 1).await;
+    let messages = runtime
         .swarm
         .conversation(&InstanceId::new("a", key))
         .await
@@ -84,9 +85,15 @@ fn telegram(base: &str, more: &str) -> String {
 
 const FETCH: &str = ", files: {value: fetch}";
 
-/// Delivers a picture from somebody to the chat of that number.
-async fn send(running: &Running, platform: &Platform, chat: i64, sender: i64, document: Value) {
-    let secret = platform.wait("setWebhook", 1).await[0]["secret_token"]
+/// Delivers a message with a document from a sender to a chat.
+async fn send(
+    runtime: &TestRuntime,
+    platform: &MockPlatform,
+    chat: i64,
+    sender: i64,
+    document: Value,
+) {
+    let secret = platform.wait_for_calls("setWebhook", 1).await[0]["secret_token"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -99,45 +106,45 @@ async fn send(running: &Running, platform: &Platform, chat: i64, sender: i64, do
         .unwrap()
         .extend(document.as_object().unwrap().clone());
     let headers = [("x-telegram-bot-api-secret-token", secret)];
-    let (status, _) = running
+    let (status, _) = runtime
         .deliver("bot", &headers, update.to_string().as_bytes())
         .await;
     assert_eq!(status, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn pictures_of_telegram_are_fetched_where_that_is_wanted() {
+async fn telegram_images_are_fetched_only_if_configured() {
     let state = tempfile::tempdir().unwrap();
     let platform = platform().await;
-    let running = Running::start(state.path(), &telegram(&platform.base, FETCH)).await;
+    let runtime = TestRuntime::start(state.path(), &telegram(&platform.base, FETCH)).await;
     let photo = json!({"photo": [{"file_id": "small"}, {"file_id": "large", "file_size": 7}]});
-    send(&running, &platform, 1, 7, photo.clone()).await;
+    send(&runtime, &platform, 1, 7, photo.clone()).await;
     assert_eq!(
-        given(&running, "telegram:1").await,
+        received(&runtime, "telegram:1").await,
         (
             "look\n[a photo]".to_owned(),
             vec![file("image/jpeg", "YSBwaG90bw==")]
         )
     );
-    // Who is not known makes nobody fetch anything.
-    send(&running, &platform, 2, 66, photo).await;
+    // Files of unknown senders are not fetched.
+    send(&runtime, &platform, 2, 66, photo).await;
     assert_eq!(platform.calls("getFile").len(), 1);
-    let lost = "look\n[a file: x]\n[a file could not be fetched]";
+    let failed = "look\n[a file: x]\n[a file could not be fetched]";
     for (chat, id, bytes) in [(3, "evil", 1), (4, "large", 6_000_000)] {
         let document = json!({"document": {"file_id": id, "file_name": "x", "file_size": bytes}});
-        send(&running, &platform, chat, 7, document).await;
+        send(&runtime, &platform, chat, 7, document).await;
         assert_eq!(
-            given(&running, &format!("telegram:{chat}")).await,
-            (lost.to_owned(), vec![])
+            received(&runtime, &format!("telegram:{chat}")).await,
+            (failed.to_owned(), vec![])
         );
     }
-    // The connection itself makes one such call.
+    // `getMe` is called once by the connection itself, not for the file with a path outside.
     assert_eq!(platform.calls("getMe").len(), 1);
-    running.kill().await;
+    runtime.kill().await;
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path(), &telegram(&platform.base, "")).await;
+    let runtime = TestRuntime::start(state.path(), &telegram(&platform.base, "")).await;
     send(
-        &running,
+        &runtime,
         &platform,
         5,
         7,
@@ -145,33 +152,33 @@ async fn pictures_of_telegram_are_fetched_where_that_is_wanted() {
     )
     .await;
     assert_eq!(
-        given(&running, "telegram:5").await,
+        received(&runtime, "telegram:5").await,
         ("look\n[a photo]".to_owned(), vec![]),
-        "unless it is said, nothing is fetched"
+        "files are not fetched by default"
     );
 }
 
 #[tokio::test]
-async fn files_of_slack_are_fetched_from_slack_alone() {
+async fn slack_files_are_fetched_only_from_slack() {
     let state = tempfile::tempdir().unwrap();
     let platform = platform().await;
     let connection =
         slack::app(&platform.base).replace("config: {", "config: {files: {value: fetch}, ");
-    let running = Running::start(state.path(), &connection).await;
+    let runtime = TestRuntime::start(state.path(), &connection).await;
     let base = &platform.base;
-    let sent = |url: String, kind: &str| json!({"url_private": url, "name": "f", "mimetype": kind, "size": 8});
+    let file_entry = |url: String, kind: &str| json!({"url_private": url, "name": "f", "mimetype": kind, "size": 8});
     let body = json!({"type": "event_callback", "team_id": "T1", "event": {
         "type": "message", "subtype": "file_share", "channel": "C1", "channel_type": "im", "user": "U1", "ts": "1.2", "text": "",
         "files": [
-            sent(format!("{base}/files/report.txt"), "text/plain"),
-            sent(format!("{base}/files/login"), "image/png"),
-            sent(format!("{base}/files/moved"), "text/plain"),
-            sent("http://169.254.169.254/latest/meta-data".to_owned(), "text/plain"),
-            sent("https://slack.com.evil.example/x".to_owned(), "text/plain"),
+            file_entry(format!("{base}/files/report.txt"), "text/plain"),
+            file_entry(format!("{base}/files/login"), "image/png"),
+            file_entry(format!("{base}/files/moved"), "text/plain"),
+            file_entry("http://169.254.169.254/latest/meta-data".to_owned(), "text/plain"),
+            file_entry("https://slack.com.evil.example/x".to_owned(), "text/plain"),
         ],
     }})
     .to_string();
-    let (status, _) = running
+    let (status, _) = runtime
         .deliver(
             "team",
             &slack::signed(slack::SECRET, 0, &body),
@@ -179,7 +186,7 @@ async fn files_of_slack_are_fetched_from_slack_alone() {
         )
         .await;
     assert_eq!(status, StatusCode::OK);
-    let (text, files) = given(&running, "slack:C1").await;
+    let (text, files) = received(&runtime, "slack:C1").await;
     assert_eq!(files, [file("text/plain", "YSByZXBvcnQ=")]);
     assert_eq!(
         text.matches("[a file could not be fetched]").count(),
@@ -189,12 +196,12 @@ async fn files_of_slack_are_fetched_from_slack_alone() {
 }
 
 #[tokio::test]
-async fn files_of_discord_come_beside_the_text() {
+async fn discord_files_are_attached_to_the_message() {
     let state = tempfile::tempdir().unwrap();
     let platform = platform().await;
     let connection =
         discord::guild(&platform.base).replace("config: {", "config: {files: {value: fetch}, ");
-    let running = Running::start(state.path(), &connection).await;
+    let runtime = TestRuntime::start(state.path(), &connection).await;
     let url = format!("{}/files/report.txt", platform.base);
     let body = json!({
         "type": 2, "id": "1", "application_id": "2", "token": "tok", "channel_id": "5",
@@ -206,10 +213,10 @@ async fn files_of_discord_come_beside_the_text() {
         "member": {"user": {"id": "7", "username": "ada"}},
     })
     .to_string();
-    running
+    runtime
         .deliver("guild", &discord::signed(0, &body), body.as_bytes())
         .await;
-    let (text, files) = given(&running, "discord:5").await;
+    let (text, files) = received(&runtime, "discord:5").await;
     assert_eq!(text, "what is it?\n[a file: report.txt]");
     assert_eq!(files, [file("text/plain", "YSByZXBvcnQ=")]);
 }

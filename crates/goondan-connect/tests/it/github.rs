@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use ring::hmac;
 use serde_json::json;
 
-use crate::platform::{Platform, json};
-use crate::support::Running;
+use crate::mock_platform::{MockPlatform, json};
+use crate::support::TestRuntime;
 
 const SECRET: &str = "It's a Secret to Everybody";
 
@@ -35,45 +35,48 @@ pub(crate) fn signed(kind: &str, delivery: &str, body: &str) -> Vec<(&'static st
 }
 
 #[tokio::test]
-async fn an_issue_is_answered_by_a_comment_once() {
+async fn an_issue_is_answered_once_with_a_comment() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| Some(json(201, json!({"id": 1})))).await;
-    let running = Running::start(state.path(), &hub(&platform.base)).await;
+    let platform = MockPlatform::start(|_| Some(json(201, json!({"id": 1})))).await;
+    let runtime = TestRuntime::start(state.path(), &hub(&platform.base)).await;
     let body = json!({
         "action": "opened", "issue": {"number": 7, "title": "It fails", "body": "Why?"},
         "repository": {"full_name": "octo/hello"}, "sender": {"login": "ada", "type": "User"},
     })
     .to_string();
-    // The second one comes from somebody who has seen the first: no header but the signature of the body is GitHub's.
+    // The third delivery repeats the body with another id, as an attacker could: the signature
+    // covers only the body.
     for delivery in ["d-1", "d-1", "d-5"] {
-        let (status, _) = running
+        let (status, _) = runtime
             .deliver("hub", &signed("issues", delivery, &body), body.as_bytes())
             .await;
         assert_eq!(status, StatusCode::ACCEPTED);
     }
     let sent = platform
-        .wait("/repos/octo/hello/issues/7/comments", 1)
+        .wait_for_calls("/repos/octo/hello/issues/7/comments", 1)
         .await;
     let comment = sent[0]["body"].as_str().unwrap().to_owned();
     assert!(
         comment.starts_with("heard Issue #7 of octo/hello (opened by ada): It fails"),
         "{comment}"
     );
-    running.until("hub", |look| look.owed == 0).await;
-    // GitHub delivers that comment as well.
+    runtime
+        .wait_until("hub", |snapshot| snapshot.owed == 0)
+        .await;
+    // GitHub also delivers the comment of the bot.
     let own = json!({
         "action": "created", "issue": {"number": 7, "title": "It fails"}, "comment": {"body": comment},
         "repository": {"full_name": "octo/hello"}, "sender": {"login": "owner-of-the-token", "type": "User"},
     })
     .to_string();
-    let (status, answer) = running
+    let (status, answer) = runtime
         .deliver("hub", &signed("issue_comment", "d-2", &own), own.as_bytes())
         .await;
     assert_eq!((status, answer.as_str()), (StatusCode::OK, "ignored\n"));
-    assert_eq!(running.heard("github:octo/hello#7").await.len(), 1);
+    assert_eq!(runtime.user_messages("github:octo/hello#7").await.len(), 1);
     let ping = json!({"zen": "Keep it logically awesome."}).to_string();
     assert_eq!(
-        running
+        runtime
             .deliver("hub", &signed("ping", "d-3", &ping), ping.as_bytes())
             .await
             .0,
@@ -82,7 +85,7 @@ async fn an_issue_is_answered_by_a_comment_once() {
     let mut forged = signed("issues", "d-4", &body);
     forged[2].1 = forged[2].1.replace("sha256=", "sha1=");
     assert_eq!(
-        running.deliver("hub", &forged, body.as_bytes()).await.0,
+        runtime.deliver("hub", &forged, body.as_bytes()).await.0,
         StatusCode::UNAUTHORIZED
     );
 }

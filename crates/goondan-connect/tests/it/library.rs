@@ -1,4 +1,4 @@
-//! Connectors that are libraries. `examples/plugins/listener` does what its config says.
+//! Connectors in libraries. The `does` config of `examples/plugins/listener` selects its behavior.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::cli::console;
 use crate::nested_cargo::nested_cargo;
-use crate::support::{Running, within};
+use crate::support::{TestRuntime, with_timeout};
 
-/// Built once for all tests: file name of the library or program → path.
+/// Paths of the built libraries and programs by target name. Built once for all tests.
 static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
     let mut cargo = nested_cargo();
     cargo
@@ -26,7 +26,8 @@ static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
         "-p",
         "text-utils",
     ]);
-    // The command is named so that what lies below is built with the features that it has there, and not a second time.
+    // Includes the packages of the usual build, so that dependencies are not built again with other
+    // features.
     cargo.args([
         "-p",
         "goondan-dylib",
@@ -37,7 +38,7 @@ static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
         "tool-host",
     ]);
     let output = cargo.stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "the library does not build");
+    assert!(output.status.success(), "the build of the libraries failed");
     let mut built = BTreeMap::new();
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let message: Value = serde_json::from_str(line).unwrap();
@@ -58,72 +59,74 @@ static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
     built
 });
 
-/// A Connector in the library of that name, and a Connection to it.
-fn connection(name: &str, library: &str, does: &str) -> String {
+/// Returns a Connector in a library and a Connection to it, both with the name `name`.
+fn connection(name: &str, library: &str, behavior: &str) -> String {
     format!(
         "apiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: {name}}}\nspec: {{entry: ./{library}, answers: true, \
          events: [{{name: order}}]}}\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}}}\nspec:\n  \
-         connectorRef: Connector/{name}\n  config: {{does: {{value: {does}}}, greeting: {{value: hello}}}}\n  secrets: {{key: \
+         connectorRef: Connector/{name}\n  config: {{does: {{value: {behavior}}}, greeting: {{value: hello}}}}\n  secrets: {{key: \
          {{value: s3cr3t}}}}\n  ingress: {{rules: [{{match: {{event: order}}, route: {{instanceKeyProperty: table, \
          instanceKeyPrefix: \"{name}:\"}}}}]}}\n"
     )
 }
 
-/// The connector does all of that, each in a connection of its own that is called after it.
-fn all(does: &[&str]) -> String {
-    does.iter()
-        .map(|does| connection(&does.to_lowercase(), "listener", does))
+/// Returns one connection per behavior, named after the behavior.
+fn connections_for(behaviors: &[&str]) -> String {
+    behaviors
+        .iter()
+        .map(|behavior| connection(&behavior.to_lowercase(), "listener", behavior))
         .collect::<Vec<_>>()
         .join("---\n")
 }
 
-/// The library as another one with the same code, which says so.
-fn put_library(folder: &Path, marker: &[u8; 16]) {
+/// Writes the library with another generation marker, so that it is a different library.
+fn write_library(directory: &Path, marker: &[u8; 16]) {
     let mut bytes = std::fs::read(&BUILT["listener"]).unwrap();
     let at = bytes
         .windows(11)
         .position(|text| text == b"GENERATION-")
         .unwrap();
     bytes[at..at + marker.len()].copy_from_slice(marker);
-    std::fs::write(folder.join("liblistener.so"), bytes).unwrap();
+    std::fs::write(directory.join("liblistener.so"), bytes).unwrap();
 }
 
-async fn start(state: &Path, connections: &str, options: ConnectionOptions) -> Running {
+async fn start(state: &Path, connections: &str, options: ConnectionOptions) -> TestRuntime {
     let host = HostCommand {
         program: BUILT["tool-host"].clone(),
         args: Vec::new(),
     };
-    let put = |folder: &Path| {
-        put_library(folder, b"GENERATION-00000");
-        std::fs::copy(&BUILT["text_utils"], folder.join("libtext_utils.so")).unwrap();
+    let add_files = |directory: &Path| {
+        write_library(directory, b"GENERATION-00000");
+        std::fs::copy(&BUILT["text_utils"], directory.join("libtext_utils.so")).unwrap();
     };
-    Running::start_hosting(state, connections, put, options, Some(host)).await
+    TestRuntime::start_with_host(state, connections, add_files, options, Some(host)).await
 }
 
-/// Waits until a connection has failed, and says why.
-async fn why(running: &Running, connection: &str) -> String {
-    running
-        .until(connection, |look| {
-            look.status
+/// Waits until a connection fails, and returns the reason.
+async fn failure_reason(runtime: &TestRuntime, connection: &str) -> String {
+    runtime
+        .wait_until(connection, |snapshot| {
+            snapshot
+                .status
                 .as_ref()
                 .is_some_and(|status| status.state == ConnectionState::Failing)
         })
         .await;
-    running.look(connection).status.unwrap().why.unwrap()
+    runtime.snapshot(connection).status.unwrap().why.unwrap()
 }
 
 #[tokio::test]
-async fn a_library_hands_events_in_once_each_and_in_order() {
+async fn a_library_submits_events_once_and_in_order() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(
+    let runtime = start(
         state.path(),
-        &all(&["orders"]),
+        &connections_for(&["orders"]),
         ConnectionOptions::default(),
     )
     .await;
-    let heard = running.answered("orders:4", 6).await;
+    let messages = runtime.wait_for_answers("orders:4", 6).await;
     assert_eq!(
-        heard,
+        messages,
         [
             "tea",
             "a",
@@ -134,24 +137,28 @@ async fn a_library_hands_events_in_once_each_and_in_order() {
         ]
     );
     assert_eq!(
-        running.look("orders").status.unwrap().state,
+        runtime.snapshot("orders").status.unwrap().state,
         ConnectionState::Running
     );
 }
 
 #[tokio::test]
-async fn a_library_reads_what_is_typed_and_ends() {
+async fn a_library_reads_console_lines_and_stops() {
     let state = tempfile::tempdir().unwrap();
     let (console, _seen) = console(&["tea", "cake"]);
     let options = ConnectionOptions {
         console: Some(console),
         ..ConnectionOptions::default()
     };
-    let running = start(state.path(), &all(&["lines"]), options).await;
-    assert_eq!(running.answered("lines:desk", 2).await, ["tea", "cake"]);
-    running
-        .until("lines", |look| {
-            look.status
+    let runtime = start(state.path(), &connections_for(&["lines"]), options).await;
+    assert_eq!(
+        runtime.wait_for_answers("lines:desk", 2).await,
+        ["tea", "cake"]
+    );
+    runtime
+        .wait_until("lines", |snapshot| {
+            snapshot
+                .status
                 .as_ref()
                 .is_some_and(|status| status.state == ConnectionState::Stopped)
         })
@@ -159,9 +166,9 @@ async fn a_library_reads_what_is_typed_and_ends() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_in_a_library_disturbs_nobody() {
+async fn a_failing_library_does_not_affect_other_connections() {
     let state = tempfile::tempdir().unwrap();
-    let does = [
+    let behaviors = [
         "fails",
         "panics",
         "aborts",
@@ -173,42 +180,43 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
         "orders",
     ];
     let tools = connection("tools", "text-utils", "lines");
-    let running = start(
+    let runtime = start(
         state.path(),
-        &format!("{}---\n{tools}", all(&does)),
+        &format!("{}---\n{tools}", connections_for(&behaviors)),
         ConnectionOptions::default(),
     )
     .await;
-    for (connection, told) in [
+    for (connection, expected) in [
         ("fails", "out of luck (E_CONNECTOR_FAILED)"),
         ("panics", "it panicked: not today (E_CONNECTOR_FAILED)"),
         ("aborts", "(E_HOST_DIED)"),
         ("exits", "(E_HOST_DIED)"),
         ("tools", "has no connector (E_HOST_MODULE)"),
     ] {
-        let why = why(&running, connection).await;
-        assert!(why.ends_with(told), "{connection}: {why}");
+        let reason = failure_reason(&runtime, connection).await;
+        assert!(reason.ends_with(expected), "{connection}: {reason}");
     }
-    running
-        .until("returns", |look| {
-            look.status
+    runtime
+        .wait_until("returns", |snapshot| {
+            snapshot
+                .status
                 .as_ref()
                 .is_some_and(|status| status.state == ConnectionState::Stopped)
         })
         .await;
-    assert_eq!(running.answered("prints:4", 1).await, ["printed"]);
+    assert_eq!(runtime.wait_for_answers("prints:4", 1).await, ["printed"]);
     assert_eq!(
-        running.answered("panicsinthread:4", 1).await,
+        runtime.wait_for_answers("panicsinthread:4", 1).await,
         ["panicked: true"]
     );
     assert_eq!(
-        running.answered("floods:4", 2).await,
+        runtime.wait_for_answers("floods:4", 2).await,
         ["again", "5000 taken, 5000 refused"]
     );
-    assert_eq!(running.answered("orders:4", 6).await.len(), 6);
+    assert_eq!(runtime.wait_for_answers("orders:4", 6).await.len(), 6);
     for connection in ["prints", "panicsinthread", "floods", "orders"] {
         assert_eq!(
-            running.look(connection).status.unwrap().state,
+            runtime.snapshot(connection).status.unwrap().state,
             ConnectionState::Running,
             "{connection}"
         );
@@ -216,35 +224,35 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn a_new_library_takes_the_place_of_the_old_one() {
+async fn a_reload_replaces_a_changed_library() {
     let state = tempfile::tempdir().unwrap();
-    let text = all(&["generation"]);
-    let running = start(state.path(), &text, ConnectionOptions::default()).await;
+    let text = connections_for(&["generation"]);
+    let runtime = start(state.path(), &text, ConnectionOptions::default()).await;
     assert_eq!(
-        running.answered("generation:4", 1).await,
+        runtime.wait_for_answers("generation:4", 1).await,
         ["GENERATION-00000"]
     );
-    put_library(
-        running.file("goondan.yaml").parent().unwrap(),
+    write_library(
+        runtime.file("goondan.yaml").parent().unwrap(),
         b"GENERATION-00001",
     );
-    running.reload(&text).await;
-    let heard = within(running.answered("generation:4", 2)).await;
-    assert_eq!(heard, ["GENERATION-00000", "GENERATION-00001"]);
+    runtime.reload(&text).await;
+    let messages = with_timeout(runtime.wait_for_answers("generation:4", 2)).await;
+    assert_eq!(messages, ["GENERATION-00000", "GENERATION-00001"]);
 }
 
 #[tokio::test]
-async fn one_that_does_not_end_is_killed() {
+async fn a_library_that_does_not_stop_is_killed() {
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("pid");
-    let text = all(&["never"]).replace(
+    let text = connections_for(&["never"]).replace(
         "{value: hello}",
         &format!("{{value: {:?}}}", file.display().to_string()),
     );
-    let running = start(state.path(), &text, ConnectionOptions::default()).await;
-    running.answered("never:4", 1).await;
+    let runtime = start(state.path(), &text, ConnectionOptions::default()).await;
+    runtime.wait_for_answers("never:4", 1).await;
     let pid = std::fs::read_to_string(&file).unwrap();
-    let lives = || {
+    let is_alive = || {
         Command::new("kill")
             .args(["-0", &pid])
             .stderr(Stdio::null())
@@ -252,11 +260,11 @@ async fn one_that_does_not_end_is_killed() {
             .unwrap()
             .success()
     };
-    assert!(lives());
-    running.reload(&all(&["orders"])).await;
-    running.answered("orders:4", 6).await;
-    within(async {
-        while lives() {
+    assert!(is_alive());
+    runtime.reload(&connections_for(&["orders"])).await;
+    runtime.wait_for_answers("orders:4", 6).await;
+    with_timeout(async {
+        while is_alive() {
             tokio::task::yield_now().await;
         }
     })
@@ -267,39 +275,41 @@ async fn one_that_does_not_end_is_killed() {
 async fn a_library_sends_answers() {
     let state = tempfile::tempdir().unwrap();
     let seen = state.path().join("seen");
-    let text = all(&["answers"]).replace(
+    let text = connections_for(&["answers"]).replace(
         "{value: hello}",
         &format!("{{value: {:?}}}", seen.display().to_string()),
     );
     for _ in 0..2 {
-        // At the second start, the same events come again: they have been answered.
-        let running = start(state.path(), &text, ConnectionOptions::default()).await;
-        running.answered("answers:2", 1).await;
-        running
-            .until("answers", |look| look.owed == 0 && look.failed.len() == 1)
+        // The second start submits the same events again, which were already answered.
+        let runtime = start(state.path(), &text, ConnectionOptions::default()).await;
+        runtime.wait_for_answers("answers:2", 1).await;
+        runtime
+            .wait_until("answers", |snapshot| {
+                snapshot.owed == 0 && snapshot.failed.len() == 1
+            })
             .await;
         assert_eq!(std::fs::read_to_string(&seen).unwrap(), "1 4: heard tea\n");
-        let why = running.look("answers").failed[0].why.clone().unwrap();
+        let why = runtime.snapshot("answers").failed[0].why.clone().unwrap();
         assert!(why.contains("table 3 is gone"), "{why}");
-        running.kill().await;
+        runtime.kill().await;
     }
 }
 
 #[tokio::test]
-async fn a_program_that_hosts_no_libraries_says_so() {
+async fn a_program_without_library_support_reports_an_error() {
     let state = tempfile::tempdir().unwrap();
-    let put = |folder: &Path| put_library(folder, b"GENERATION-00000");
-    let running = Running::start_hosting(
+    let add_files = |directory: &Path| write_library(directory, b"GENERATION-00000");
+    let runtime = TestRuntime::start_with_host(
         state.path(),
-        &all(&["lines"]),
-        put,
+        &connections_for(&["lines"]),
+        add_files,
         ConnectionOptions::default(),
         None,
     )
     .await;
-    let why = why(&running, "lines").await;
+    let reason = failure_reason(&runtime, "lines").await;
     assert!(
-        why.contains("E_HOST_START") && why.contains("library host process"),
-        "{why}"
+        reason.contains("E_HOST_START") && reason.contains("library host process"),
+        "{reason}"
     );
 }

@@ -1,30 +1,30 @@
-//! Connections of a running swarm, with platforms that stand in for the real ones.
+//! Connections of a running swarm, with mock platforms.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod approvals;
 mod cli;
 mod cron;
 mod deliveries;
 mod discord;
 mod files;
-mod floods;
 mod github;
 #[cfg(unix)]
 mod library;
+mod mock_platform;
 #[cfg(unix)]
 #[path = "../../../../tests/src/nested_cargo.rs"]
 mod nested_cargo;
-mod own_channel;
-mod platform;
-mod published;
-mod questions;
+mod platform_formats;
+mod platform_tools;
+mod platform_updates;
 mod reload;
+mod robustness;
 mod script;
 mod slack;
 mod socket;
 mod stream;
 mod support;
 mod telegram;
-mod updates;
 mod uploads;
 mod webhook;

@@ -1,4 +1,4 @@
-//! A reload restarts what it has changed, and nothing else; what fails disturbs nobody.
+//! Reloads restart only changed connections, and a failing connection does not affect others.
 
 use axum::http::StatusCode;
 use base64::Engine as _;
@@ -7,8 +7,8 @@ use goondan_connect::ConnectionState;
 use ring::hmac;
 use serde_json::json;
 
-use crate::platform::{Platform, json};
-use crate::support::{Running, within};
+use crate::mock_platform::{MockPlatform, json};
+use crate::support::{TestRuntime, with_timeout};
 
 fn hook(name: &str, secret: &str) -> String {
     format!(
@@ -20,7 +20,7 @@ fn hook(name: &str, secret: &str) -> String {
 const OLD: &str = "0123456789abcdef-old";
 const NEW: &str = "0123456789abcdef-new";
 
-async fn deliver(running: &Running, name: &str, secret: &str, id: &str) -> StatusCode {
+async fn deliver(runtime: &TestRuntime, name: &str, secret: &str, id: &str) -> StatusCode {
     let at = chrono::Utc::now().timestamp().to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signature = STANDARD.encode(hmac::sign(&key, format!("{id}.{at}.x").as_bytes()));
@@ -29,55 +29,57 @@ async fn deliver(running: &Running, name: &str, secret: &str, id: &str) -> Statu
         ("webhook-timestamp", at),
         ("webhook-signature", format!("v1,{signature}")),
     ];
-    running.deliver(name, &headers, b"x").await.0
+    runtime.deliver(name, &headers, b"x").await.0
 }
 
 #[tokio::test]
-async fn a_changed_connection_is_restarted_and_the_others_go_on() {
+async fn a_reload_restarts_only_changed_connections() {
     let state = tempfile::tempdir().unwrap();
     let both = |secret| format!("{}---\n{}", hook("one", OLD), hook("two", secret));
-    let running = Running::start(state.path(), &both(OLD)).await;
-    running.until("one", |look| look.status.is_some()).await;
-    let since = running.look("one").status.unwrap().since;
+    let runtime = TestRuntime::start(state.path(), &both(OLD)).await;
+    runtime
+        .wait_until("one", |snapshot| snapshot.status.is_some())
+        .await;
+    let since = runtime.snapshot("one").status.unwrap().since;
     assert_eq!(
-        deliver(&running, "two", OLD, "1").await,
+        deliver(&runtime, "two", OLD, "1").await,
         StatusCode::ACCEPTED
     );
-    running.reload(&both(NEW)).await;
-    within(async {
+    runtime.reload(&both(NEW)).await;
+    with_timeout(async {
         let mut number = 2;
-        while deliver(&running, "two", NEW, &number.to_string()).await != StatusCode::ACCEPTED {
+        while deliver(&runtime, "two", NEW, &number.to_string()).await != StatusCode::ACCEPTED {
             number += 1;
             tokio::task::yield_now().await;
         }
     })
     .await;
     assert_eq!(
-        deliver(&running, "two", OLD, "o").await,
+        deliver(&runtime, "two", OLD, "o").await,
         StatusCode::UNAUTHORIZED
     );
     assert_eq!(
-        running.look("one").status.unwrap().since,
+        runtime.snapshot("one").status.unwrap().since,
         since,
-        "nobody has touched it"
+        "the unchanged connection was not restarted"
     );
-    running.reload(&hook("one", OLD)).await;
-    within(async {
-        while deliver(&running, "two", NEW, "g").await != StatusCode::NOT_FOUND {
+    runtime.reload(&hook("one", OLD)).await;
+    with_timeout(async {
+        while deliver(&runtime, "two", NEW, "g").await != StatusCode::NOT_FOUND {
             tokio::task::yield_now().await;
         }
     })
     .await;
     assert_eq!(
-        deliver(&running, "one", OLD, "1").await,
+        deliver(&runtime, "one", OLD, "1").await,
         StatusCode::ACCEPTED
     );
 }
 
 #[tokio::test]
-async fn a_connection_that_fails_says_so_and_disturbs_nobody() {
+async fn a_failing_connection_reports_its_error_and_affects_no_other() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| {
+    let platform = MockPlatform::start(|_| {
         Some(json(
             409,
             json!({"ok": false, "description": "Conflict: terminated by other"}),
@@ -89,21 +91,23 @@ async fn a_connection_that_fails_says_so_and_disturbs_nobody() {
          config: {{apiBaseUrl: {{value: \"{}\"}}}}\n  secrets: {{botToken: {{value: \"123:secret\"}}}}\n",
         platform.base
     );
-    let running = Running::start(state.path(), &format!("{bot}---\n{}", hook("one", OLD))).await;
-    let failing = |look: &goondan_connect::ConnectionSnapshot| {
-        look.status
+    let runtime =
+        TestRuntime::start(state.path(), &format!("{bot}---\n{}", hook("one", OLD))).await;
+    let failing = |snapshot: &goondan_connect::ConnectionSnapshot| {
+        snapshot
+            .status
             .as_ref()
             .is_some_and(|status| status.state == ConnectionState::Failing)
     };
-    running.until("bot", failing).await;
-    let why = running.look("bot").status.unwrap().why.unwrap();
+    runtime.wait_until("bot", failing).await;
+    let why = runtime.snapshot("bot").status.unwrap().why.unwrap();
     assert!(
         why.contains("another program receives") && !why.contains("secret"),
         "{why}"
     );
     assert_eq!(
-        deliver(&running, "one", OLD, "1").await,
+        deliver(&runtime, "one", OLD, "1").await,
         StatusCode::ACCEPTED
     );
-    platform.wait("getUpdates", 2).await;
+    platform.wait_for_calls("getUpdates", 2).await;
 }

@@ -1,4 +1,4 @@
-//! Connectors that are files. These tests need Node.js and Python, and say so where they are missing.
+//! Connectors in script files. Tests are skipped with a notice if Node.js or Python is missing.
 #![cfg(unix)]
 
 use std::process::Command;
@@ -6,18 +6,21 @@ use std::process::Command;
 use goondan_connect::{ConnectionOptions, ConnectionState};
 
 use crate::cli::console;
-use crate::support::{Running, within};
+use crate::support::{TestRuntime, with_timeout};
 
-#[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
-fn has(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok();
-    if !is_there {
-        eprintln!("skipped: there is no {program}");
+#[allow(
+    clippy::print_stderr,
+    reason = "the message explains why a test is skipped"
+)]
+fn is_installed(program: &str) -> bool {
+    let is_found = Command::new(program).arg("--version").output().is_ok();
+    if !is_found {
+        eprintln!("skipped: {program} is not installed");
     }
-    is_there
+    is_found
 }
 
-/// A Connector in `file`, and a Connection to it of the same name.
+/// Returns a Connector in `file` and a Connection to it with the same name.
 fn connection(name: &str, file: &str) -> String {
     format!(
         "apiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: {name}}}\nspec: {{entry: ./{file}, events: [{{name: \
@@ -27,7 +30,8 @@ fn connection(name: &str, file: &str) -> String {
     )
 }
 
-/// The same event comes twice under one id; others have none. What the process sees is an event, too.
+/// Submits an event twice with one id, events without ids, and an event with the config and secrets
+/// that the process sees.
 const ORDERS: &str = "
 export default async function (ctx) {
   const emit = (text, id) => ctx.emit({ name: 'order', id, message: { type: 'text', text }, properties: { table: '4' }, instanceKey: 'x' });
@@ -45,22 +49,22 @@ export default async function (ctx) {
 ";
 
 #[tokio::test]
-async fn a_file_hands_events_in_once_each_and_in_order() {
-    if !has("node") {
+async fn a_javascript_file_submits_events_once_and_in_order() {
+    if !is_installed("node") {
         return;
     }
     let state = tempfile::tempdir().unwrap();
     let text = connection("orders", "orders.mjs");
-    let running = Running::start_with(
+    let runtime = TestRuntime::start_with(
         state.path(),
         &text,
         &[("orders.mjs", ORDERS)],
         ConnectionOptions::default(),
     )
     .await;
-    let heard = running.answered("table:4", 6).await;
+    let messages = runtime.wait_for_answers("table:4", 6).await;
     assert_eq!(
-        heard,
+        messages,
         [
             "tea",
             "a",
@@ -71,14 +75,14 @@ async fn a_file_hands_events_in_once_each_and_in_order() {
         ]
     );
     assert_eq!(
-        running.look("orders").status.unwrap().state,
+        runtime.snapshot("orders").status.unwrap().state,
         ConnectionState::Running
     );
 }
 
 #[tokio::test]
-async fn one_in_python_reads_what_is_typed_and_ends() {
-    if !has("python3") {
+async fn a_python_file_reads_console_lines_and_stops() {
+    if !is_installed("python3") {
         return;
     }
     let state = tempfile::tempdir().unwrap();
@@ -90,11 +94,16 @@ async fn one_in_python_reads_what_is_typed_and_ends() {
         ..ConnectionOptions::default()
     };
     let text = connection("typed", "typed.py");
-    let running = Running::start_with(state.path(), &text, &[("typed.py", program)], options).await;
-    assert_eq!(running.answered("table:5", 2).await, ["tea", "cake"]);
-    running
-        .until("typed", |look| {
-            look.status
+    let runtime =
+        TestRuntime::start_with(state.path(), &text, &[("typed.py", program)], options).await;
+    assert_eq!(
+        runtime.wait_for_answers("table:5", 2).await,
+        ["tea", "cake"]
+    );
+    runtime
+        .wait_until("typed", |snapshot| {
+            snapshot
+                .status
                 .as_ref()
                 .is_some_and(|status| status.state == ConnectionState::Stopped)
         })
@@ -102,8 +111,8 @@ async fn one_in_python_reads_what_is_typed_and_ends() {
 }
 
 #[tokio::test]
-async fn one_that_ends_again_and_again_disturbs_nobody() {
-    if !has("node") {
+async fn a_crashing_file_does_not_affect_other_connections() {
+    if !is_installed("node") {
         return;
     }
     let state = tempfile::tempdir().unwrap();
@@ -114,51 +123,55 @@ async fn one_that_ends_again_and_again_disturbs_nobody() {
         connection("orders", "orders.mjs")
     );
     let files = [("crash.mjs", crash), ("orders.mjs", ORDERS)];
-    let running =
-        Running::start_with(state.path(), &text, &files, ConnectionOptions::default()).await;
-    running
-        .until("crash", |look| {
-            look.status
+    let runtime =
+        TestRuntime::start_with(state.path(), &text, &files, ConnectionOptions::default()).await;
+    runtime
+        .wait_until("crash", |snapshot| {
+            snapshot
+                .status
                 .as_ref()
                 .is_some_and(|status| status.state == ConnectionState::Failing)
         })
         .await;
-    let why = running.look("crash").status.unwrap().why.unwrap();
+    let why = runtime.snapshot("crash").status.unwrap().why.unwrap();
     assert!(why.contains("E_HOST_DIED"), "{why}");
-    assert_eq!(running.answered("table:4", 6).await.len(), 6);
+    assert_eq!(runtime.wait_for_answers("table:4", 6).await.len(), 6);
     assert_eq!(
-        running.look("orders").status.unwrap().state,
+        runtime.snapshot("orders").status.unwrap().state,
         ConnectionState::Running
     );
 }
 
 #[tokio::test]
-async fn an_edit_restarts_it() {
-    if !has("node") {
+async fn an_edit_restarts_the_connector_process() {
+    if !is_installed("node") {
         return;
     }
     let state = tempfile::tempdir().unwrap();
-    let say = |text: &str| {
+    let emitting = |text: &str| {
         format!(
             "export default async (ctx) => {{ await ctx.emit({{ name: 'order', message: '{text}', properties: {{ table: 6 }} \
              }}); await new Promise(() => {{}}); }};"
         )
     };
     let text = connection("say", "say.mjs");
-    let running = Running::start_with(
+    let runtime = TestRuntime::start_with(
         state.path(),
         &text,
-        &[("say.mjs", &say("old"))],
+        &[("say.mjs", &emitting("old"))],
         ConnectionOptions::default(),
     )
     .await;
-    assert_eq!(running.answered("table:6", 1).await, ["old"]);
-    std::fs::write(running.file("say.mjs"), say("new")).unwrap();
-    running.reload(&text).await;
-    assert_eq!(within(running.answered("table:6", 2)).await, ["old", "new"]);
+    assert_eq!(runtime.wait_for_answers("table:6", 1).await, ["old"]);
+    std::fs::write(runtime.file("say.mjs"), emitting("new")).unwrap();
+    runtime.reload(&text).await;
+    assert_eq!(
+        with_timeout(runtime.wait_for_answers("table:6", 2)).await,
+        ["old", "new"]
+    );
 }
 
-/// Hands two events in, and writes down the answers; the first that it is given, it can't send.
+/// Submits three events, and writes their answers to a file. Sending the answer for table 3 fails.
 const ANSWERS_JS: &str = "
 import { appendFileSync } from 'node:fs';
 export default async function (ctx) {
@@ -196,7 +209,7 @@ async def run(ctx):
 ";
 
 async fn answers(program: &str, file: &str, text: &str) {
-    if !has(program) {
+    if !is_installed(program) {
         return;
     }
     let state = tempfile::tempdir().unwrap();
@@ -211,27 +224,29 @@ async fn answers(program: &str, file: &str, text: &str) {
             &format!("{{value: {:?}}}", seen.display().to_string()),
         );
     for _ in 0..2 {
-        // At the second start, the same events come again: they have been answered.
+        // The second start submits the same events again, which were already answered.
         let options = ConnectionOptions::default();
-        let running =
-            Running::start_with(state.path(), &connections, &[(file, text)], options).await;
-        running.answered("table:2", 1).await;
-        running
-            .until("orders", |look| look.owed == 0 && look.failed.len() == 1)
+        let runtime =
+            TestRuntime::start_with(state.path(), &connections, &[(file, text)], options).await;
+        runtime.wait_for_answers("table:2", 1).await;
+        runtime
+            .wait_until("orders", |snapshot| {
+                snapshot.owed == 0 && snapshot.failed.len() == 1
+            })
             .await;
         assert_eq!(std::fs::read_to_string(&seen).unwrap(), "1 4: heard tea\n");
-        let why = running.look("orders").failed[0].why.clone().unwrap();
+        let why = runtime.snapshot("orders").failed[0].why.clone().unwrap();
         assert!(why.contains("table 3 is gone"), "{why}");
-        running.kill().await;
+        runtime.kill().await;
     }
 }
 
 #[tokio::test]
-async fn a_file_in_javascript_sends_answers() {
+async fn a_javascript_file_sends_answers() {
     answers("node", "orders.mjs", ANSWERS_JS).await;
 }
 
 #[tokio::test]
-async fn a_file_in_python_sends_answers() {
+async fn a_python_file_sends_answers() {
     answers("python3", "orders.py", ANSWERS_PY).await;
 }

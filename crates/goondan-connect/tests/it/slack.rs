@@ -1,11 +1,11 @@
-//! `slack`: signed events, the check of the address, answers in threads.
+//! `slack`: signed events, URL verification, and answers in threads.
 
 use axum::http::StatusCode;
 use ring::hmac;
 use serde_json::{Value, json};
 
-use crate::platform::{Platform, json};
-use crate::support::Running;
+use crate::mock_platform::{MockPlatform, json};
+use crate::support::TestRuntime;
 
 pub(crate) const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
@@ -39,23 +39,23 @@ pub(crate) fn message(ts: &str, text: &str) -> String {
     .to_string()
 }
 
-async fn fine() -> Platform {
-    Platform::start(|_| Some(json(200, json!({"ok": true})))).await
+async fn accepting_slack() -> MockPlatform {
+    MockPlatform::start(|_| Some(json(200, json!({"ok": true})))).await
 }
 
 #[tokio::test]
-async fn a_direct_message_is_answered_inline_with_the_markup_of_slack() {
+async fn a_direct_message_is_answered_inline_with_slack_markup() {
     let state = tempfile::tempdir().unwrap();
-    let platform = fine().await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let platform = accepting_slack().await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     for (ts, text) in [("1.2", "**one**"), ("1.3", "two")] {
         let body =
             message(ts, text).replace("\"channel_type\":\"channel\"", "\"channel_type\":\"im\"");
         let headers = signed(SECRET, 0, &body);
-        let (status, _) = running.deliver("team", &headers, body.as_bytes()).await;
+        let (status, _) = runtime.deliver("team", &headers, body.as_bytes()).await;
         assert_eq!(status, StatusCode::OK);
     }
-    let sent = platform.wait("chat.postMessage", 2).await;
+    let sent = platform.wait_for_calls("chat.postMessage", 2).await;
     assert_eq!(
         sent,
         [
@@ -63,54 +63,58 @@ async fn a_direct_message_is_answered_inline_with_the_markup_of_slack() {
             json!({"channel": "C1", "text": "heard two"}),
         ]
     );
-    assert_eq!(running.heard("slack:C1").await, ["**one**", "two"]);
-    running.kill().await;
+    assert_eq!(runtime.user_messages("slack:C1").await, ["**one**", "two"]);
+    runtime.kill().await;
 }
 
 #[tokio::test]
-async fn a_message_is_answered_once_in_its_thread_however_often_it_comes() {
+async fn a_repeated_message_is_answered_once_in_its_thread() {
     let state = tempfile::tempdir().unwrap();
-    let platform = fine().await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let platform = accepting_slack().await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let body = message("1.2", "&lt;hello&gt;");
     for number in 0..3 {
         let mut headers = signed(SECRET, 0, &body);
         headers.push(("x-slack-retry-num", number.to_string()));
         assert_eq!(
-            running.deliver("team", &headers, body.as_bytes()).await.0,
+            runtime.deliver("team", &headers, body.as_bytes()).await.0,
             StatusCode::OK
         );
     }
-    let sent = platform.wait("chat.postMessage", 1).await;
+    let sent = platform.wait_for_calls("chat.postMessage", 1).await;
     assert_eq!(
         sent[0],
         json!({"channel": "C1", "thread_ts": "1.2", "text": "heard &lt;hello&gt;"})
     );
-    running.until("team", |look| look.owed == 0).await;
-    running.kill().await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    runtime
+        .wait_until("team", |snapshot| snapshot.owed == 0)
+        .await;
+    runtime.kill().await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let headers = signed(SECRET, 0, &body);
     assert_eq!(
-        running.deliver("team", &headers, body.as_bytes()).await.0,
+        runtime.deliver("team", &headers, body.as_bytes()).await.0,
         StatusCode::OK
     );
-    assert_eq!(running.heard("slack:C1:1.2").await, ["<hello>"]);
+    assert_eq!(runtime.user_messages("slack:C1:1.2").await, ["<hello>"]);
     let other = message("1.3", "more");
-    running
+    runtime
         .deliver("team", &signed(SECRET, 0, &other), other.as_bytes())
         .await;
-    platform.wait("chat.postMessage", 2).await;
-    running.until("team", |look| look.owed == 0).await;
+    platform.wait_for_calls("chat.postMessage", 2).await;
+    runtime
+        .wait_until("team", |snapshot| snapshot.owed == 0)
+        .await;
     assert_eq!(platform.calls("chat.postMessage").len(), 2);
 }
 
 #[tokio::test]
-async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
+async fn url_verification_works_and_forged_requests_are_rejected() {
     let state = tempfile::tempdir().unwrap();
-    let platform = fine().await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let platform = accepting_slack().await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let check = r#"{"type":"url_verification","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"}"#;
-    let (status, answer) = running
+    let (status, answer) = runtime
         .deliver("team", &signed(SECRET, 0, check), check.as_bytes())
         .await;
     assert_eq!(
@@ -129,12 +133,12 @@ async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
         (signed(SECRET, 0, &body), &other),
     ] {
         assert_eq!(
-            running.deliver("team", &headers, body.as_bytes()).await.0,
+            runtime.deliver("team", &headers, body.as_bytes()).await.0,
             StatusCode::UNAUTHORIZED
         );
     }
     let bot = json!({"type": "event_callback", "event": {"type": "message", "bot_id": "B1", "text": "x"}}).to_string();
-    let (status, answer) = running
+    let (status, answer) = runtime
         .deliver("team", &signed(SECRET, 0, &bot), bot.as_bytes())
         .await;
     assert_eq!(status, StatusCode::OK);
@@ -142,13 +146,13 @@ async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
         serde_json::from_str::<Value>(&answer).unwrap()["ignored"],
         true
     );
-    assert_eq!(running.swarm.instances().await, []);
+    assert_eq!(runtime.swarm.instances().await, []);
 }
 
 #[tokio::test]
-async fn a_refusal_in_the_body_is_a_failed_answer() {
+async fn an_error_in_the_response_body_fails_the_answer() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|call| {
+    let platform = MockPlatform::start(|call| {
         Some(json(
             200,
             match call.path.ends_with("auth.test") {
@@ -158,14 +162,16 @@ async fn a_refusal_in_the_body_is_a_failed_answer() {
         ))
     })
     .await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let body = message("1.2", "x");
-    running
+    runtime
         .deliver("team", &signed(SECRET, 0, &body), body.as_bytes())
         .await;
-    running.until("team", |look| !look.failed.is_empty()).await;
+    runtime
+        .wait_until("team", |snapshot| !snapshot.failed.is_empty())
+        .await;
     assert!(
-        running.look("team").failed[0]
+        runtime.snapshot("team").failed[0]
             .why
             .as_deref()
             .unwrap()
@@ -174,10 +180,10 @@ async fn a_refusal_in_the_body_is_a_failed_answer() {
 }
 
 #[tokio::test]
-async fn with_a_port_of_its_own_it_needs_no_server() {
+async fn a_connection_with_its_own_port_needs_no_server() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let state = tempfile::tempdir().unwrap();
-    let platform = fine().await;
+    let platform = accepting_slack().await;
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -187,14 +193,14 @@ async fn with_a_port_of_its_own_it_needs_no_server() {
         "config: {",
         &format!("config: {{SLACK_WEBHOOK_PORT: {{value: \"{port}\"}}, SLACK_WEBHOOK_PATH: {{value: /slack/}}, "),
     );
-    let running = Running::start_with(
+    let runtime = TestRuntime::start_with(
         state.path(),
         &text,
         &[],
         goondan_connect::ConnectionOptions::default(),
     )
     .await;
-    let ask = async |path: &str, secret: &str| {
+    let post = async |path: &str, secret: &str| {
         let body = message("1.2", "hello");
         let headers: String = signed(secret, 0, &body)
             .into_iter()
@@ -215,30 +221,32 @@ async fn with_a_port_of_its_own_it_needs_no_server() {
         stream.read_to_string(&mut answer).await.unwrap();
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
-    crate::support::within(async {
-        assert_eq!(ask("/slack", SECRET).await, "200");
-        assert_eq!(ask("/slack", "another secret that is long").await, "401");
-        assert_eq!(ask("/", SECRET).await, "404");
+    crate::support::with_timeout(async {
+        assert_eq!(post("/slack", SECRET).await, "200");
+        assert_eq!(post("/slack", "another secret that is long").await, "401");
+        assert_eq!(post("/", SECRET).await, "404");
     })
     .await;
-    platform.wait("chat.postMessage", 1).await;
-    assert_eq!(running.heard("slack:C1:1.2").await, ["hello"]);
+    platform.wait_for_calls("chat.postMessage", 1).await;
+    assert_eq!(runtime.user_messages("slack:C1:1.2").await, ["hello"]);
 }
 
 #[tokio::test]
-async fn people_see_that_an_answer_is_being_written() {
+async fn a_status_is_shown_while_the_answer_is_written() {
     let state = tempfile::tempdir().unwrap();
-    let platform = fine().await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let platform = accepting_slack().await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let body = message("1.2", "slow");
     assert_eq!(
-        running
+        runtime
             .deliver("team", &signed(SECRET, 0, &body), body.as_bytes())
             .await
             .0,
         StatusCode::OK
     );
-    let shown = platform.wait("assistant.threads.setStatus", 1).await;
+    let shown = platform
+        .wait_for_calls("assistant.threads.setStatus", 1)
+        .await;
     assert_eq!(
         shown[0],
         json!({"channel_id": "C1", "thread_ts": "1.2", "status": "is thinking..."})
@@ -247,48 +255,49 @@ async fn people_see_that_an_answer_is_being_written() {
 }
 
 #[tokio::test]
-async fn only_the_workspace_of_the_bot_is_served() {
+async fn only_events_of_the_bot_workspace_are_accepted() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|call| {
-        let is_about = call.path.ends_with("auth.test");
+    let platform = MockPlatform::start(|call| {
+        let is_auth_test = call.path.ends_with("auth.test");
         Some(json(
             200,
-            match is_about {
+            match is_auth_test {
                 true => json!({"ok": true, "team_id": "T1", "user_id": "U0"}),
                 false => json!({"ok": true}),
             },
         ))
     })
     .await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let other = message("1.2", "secret of another team").replace("\"T1\"", "\"T2\"");
-    let (status, answer) = running
+    let (status, answer) = runtime
         .deliver("team", &signed(SECRET, 0, &other), other.as_bytes())
         .await;
     assert_eq!(status, StatusCode::OK);
     assert!(answer.contains("ignored"), "{answer}");
     let own = message("1.2", "hello");
-    running
+    runtime
         .deliver("team", &signed(SECRET, 0, &own), own.as_bytes())
         .await;
-    platform.wait("chat.postMessage", 1).await;
-    assert_eq!(running.heard("slack:C1:1.2").await, ["hello"]);
+    platform.wait_for_calls("chat.postMessage", 1).await;
+    assert_eq!(runtime.user_messages("slack:C1:1.2").await, ["hello"]);
     assert_eq!(platform.calls("auth.test").len(), 1);
-    running.kill().await;
+    runtime.kill().await;
 }
 
 #[tokio::test]
-async fn no_event_is_accepted_before_the_workspace_is_known() {
+async fn events_are_rejected_until_the_workspace_is_known() {
     let state = tempfile::tempdir().unwrap();
     let platform =
-        Platform::start(|_| Some(json(200, json!({"ok": false, "error": "fatal_error"})))).await;
-    let running = Running::start(state.path(), &app(&platform.base)).await;
+        MockPlatform::start(|_| Some(json(200, json!({"ok": false, "error": "fatal_error"}))))
+            .await;
+    let runtime = TestRuntime::start(state.path(), &app(&platform.base)).await;
     let body = message("1.2", "hello");
     for _ in 0..2 {
         let headers = signed(SECRET, 0, &body);
-        let (status, _) = running.deliver("team", &headers, body.as_bytes()).await;
+        let (status, _) = runtime.deliver("team", &headers, body.as_bytes()).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     }
     assert_eq!(platform.calls("auth.test").len(), 1, "no request per event");
-    running.kill().await;
+    runtime.kill().await;
 }

@@ -1,4 +1,4 @@
-//! `slack` over a WebSocket: envelopes, acknowledgements, other connections, buttons.
+//! `slack` over a WebSocket: envelopes, acknowledgements, reconnects, and buttons.
 
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -6,22 +6,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::platform::{Platform, json};
-use crate::support::{Running, shared, within};
+use crate::mock_platform::{MockPlatform, json};
+use crate::support::{TestRuntime, shared, with_timeout};
 
-/// Slack as this side sees it: a Web API, and WebSockets under addresses that are good once.
-struct Slack {
-    platform: Platform,
+/// Mock of the Slack Web API and of its WebSockets, whose URLs are valid once.
+struct MockSlack {
+    platform: MockPlatform,
     listener: TcpListener,
 }
 
 type Socket = WebSocketStream<TcpStream>;
 
-impl Slack {
-    async fn start() -> Slack {
+impl MockSlack {
+    async fn start() -> MockSlack {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, opened) = (listener.local_addr().unwrap(), shared(0));
-        let platform = Platform::start(move |call| {
+        let platform = MockPlatform::start(move |call| {
             Some(match call.path.rsplit('/').next() {
                 Some("apps.connections.open") => {
                     let mut opened = opened.lock().unwrap();
@@ -33,7 +33,7 @@ impl Slack {
             })
         })
         .await;
-        Slack { platform, listener }
+        MockSlack { platform, listener }
     }
 
     fn app(&self, more: &str) -> String {
@@ -45,32 +45,32 @@ impl Slack {
         )
     }
 
-    /// Waits for a connection, and greets it.
-    async fn connected(&self) -> Socket {
-        let (stream, _) = within(self.listener.accept()).await.unwrap();
-        let mut socket = within(tokio_tungstenite::accept_async(stream))
+    /// Waits for a connection, and sends the greeting.
+    async fn accept(&self) -> Socket {
+        let (stream, _) = with_timeout(self.listener.accept()).await.unwrap();
+        let mut socket = with_timeout(tokio_tungstenite::accept_async(stream))
             .await
             .unwrap();
         let hello =
             json!({"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A1"}});
-        say(&mut socket, hello).await;
+        send(&mut socket, hello).await;
         socket
     }
 }
 
-async fn say(socket: &mut Socket, message: Value) {
-    within(socket.send(Message::text(message.to_string())))
+async fn send(socket: &mut Socket, message: Value) {
+    with_timeout(socket.send(Message::text(message.to_string())))
         .await
         .unwrap();
 }
 
-/// The next acknowledgement.
-async fn acknowledged(socket: &mut Socket) -> String {
-    within(async {
+/// Waits for the next acknowledgement, and returns its envelope id.
+async fn next_acknowledgement(socket: &mut Socket) -> String {
+    with_timeout(async {
         loop {
             if let Message::Text(text) = socket.next().await.unwrap().unwrap() {
-                let said: Value = serde_json::from_str(&text).unwrap();
-                return said["envelope_id"].as_str().unwrap().to_owned();
+                let message: Value = serde_json::from_str(&text).unwrap();
+                return message["envelope_id"].as_str().unwrap().to_owned();
             }
         }
     })
@@ -85,95 +85,95 @@ fn envelope(id: &str, ts: &str, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_event_is_acknowledged_once_it_is_on_disk_and_answered_once() {
+async fn an_event_is_acknowledged_when_stored_and_answered_once() {
     let state = tempfile::tempdir().unwrap();
-    let slack = Slack::start().await;
-    let running = Running::start_with(
+    let slack = MockSlack::start().await;
+    let runtime = TestRuntime::start_with(
         state.path(),
         &slack.app(""),
         &[],
         goondan_connect::ConnectionOptions::default(),
     )
     .await;
-    let mut socket = slack.connected().await;
-    say(&mut socket, envelope("one", "1.2", "slow")).await;
+    let mut socket = slack.accept().await;
+    send(&mut socket, envelope("one", "1.2", "slow")).await;
     assert_eq!(
-        acknowledged(&mut socket).await,
+        next_acknowledgement(&mut socket).await,
         "one",
-        "the model takes ten minutes"
+        "the acknowledgement does not wait for the model"
     );
-    within(async {
-        while running.heard("slack:C1:1.2").await != ["slow"] {
+    with_timeout(async {
+        while runtime.user_messages("slack:C1:1.2").await != ["slow"] {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    say(&mut socket, envelope("two", "1.3", "hello")).await;
-    assert_eq!(acknowledged(&mut socket).await, "two");
-    let sent = slack.platform.wait("chat.postMessage", 1).await;
+    send(&mut socket, envelope("two", "1.3", "hello")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "two");
+    let sent = slack.platform.wait_for_calls("chat.postMessage", 1).await;
     assert_eq!(
         sent[0],
         json!({"channel": "C1", "thread_ts": "1.3", "text": "heard hello"})
     );
-    // Another connection: what comes again is acknowledged, and starts nothing.
-    say(
+    // After a reconnect, a repeated event is acknowledged and starts no turn.
+    send(
         &mut socket,
         json!({"type": "disconnect", "reason": "refresh_requested"}),
     )
     .await;
-    let mut socket = slack.connected().await;
-    say(&mut socket, envelope("three", "1.3", "hello")).await;
-    assert_eq!(acknowledged(&mut socket).await, "three");
-    running.kill().await;
-    let running = Running::start_with(
+    let mut socket = slack.accept().await;
+    send(&mut socket, envelope("three", "1.3", "hello")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "three");
+    runtime.kill().await;
+    let runtime = TestRuntime::start_with(
         state.path(),
         &slack.app(""),
         &[],
         goondan_connect::ConnectionOptions::default(),
     )
     .await;
-    let mut socket = slack.connected().await;
-    say(&mut socket, envelope("four", "1.3", "hello")).await;
-    assert_eq!(acknowledged(&mut socket).await, "four");
-    say(&mut socket, envelope("five", "1.4", "more")).await;
-    assert_eq!(acknowledged(&mut socket).await, "five");
-    slack.platform.wait("chat.postMessage", 2).await;
-    assert_eq!(running.heard("slack:C1:1.3").await, ["hello"]);
+    let mut socket = slack.accept().await;
+    send(&mut socket, envelope("four", "1.3", "hello")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "four");
+    send(&mut socket, envelope("five", "1.4", "more")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "five");
+    slack.platform.wait_for_calls("chat.postMessage", 2).await;
+    assert_eq!(runtime.user_messages("slack:C1:1.3").await, ["hello"]);
     assert_eq!(slack.platform.calls("chat.postMessage").len(), 2);
 }
 
 #[tokio::test]
-async fn nonsense_is_survived_and_a_link_that_is_disabled_is_told() {
+async fn invalid_frames_are_ignored_and_a_disabled_link_is_reported() {
     let state = tempfile::tempdir().unwrap();
-    let slack = Slack::start().await;
-    let running = Running::start(state.path(), &slack.app("")).await;
-    let mut socket = slack.connected().await;
-    for nonsense in [
+    let slack = MockSlack::start().await;
+    let runtime = TestRuntime::start(state.path(), &slack.app("")).await;
+    let mut socket = slack.accept().await;
+    for invalid in [
         json!(null),
         json!([]),
         json!({"type": 3}),
         json!({"type": "events_api", "payload": {"event": []}}),
     ] {
-        say(&mut socket, nonsense).await;
+        send(&mut socket, invalid).await;
     }
-    within(socket.send(Message::Binary(vec![0, 255].into())))
+    with_timeout(socket.send(Message::Binary(vec![0, 255].into())))
         .await
         .unwrap();
-    say(&mut socket, envelope("one", "1.2", "hello")).await;
-    assert_eq!(acknowledged(&mut socket).await, "one");
-    // A request by HTTP is nobody's: there is no secret that could sign one.
-    let (status, _) = running
+    send(&mut socket, envelope("one", "1.2", "hello")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "one");
+    // HTTP requests are not accepted, because the connection has no signing secret.
+    let (status, _) = runtime
         .deliver("team", &[("x-slack-signature", "v0=00".to_owned())], b"{}")
         .await;
     assert_eq!(status, axum::http::StatusCode::NOT_FOUND);
-    say(
+    send(
         &mut socket,
         json!({"type": "disconnect", "reason": "link_disabled"}),
     )
     .await;
-    running
-        .until("team", |look| {
-            let why = look
+    runtime
+        .wait_until("team", |snapshot| {
+            let why = snapshot
                 .status
                 .as_ref()
                 .and_then(|status| status.why.clone())
@@ -184,15 +184,16 @@ async fn nonsense_is_survived_and_a_link_that_is_disabled_is_told() {
 }
 
 #[tokio::test]
-async fn buttons_come_over_the_socket() {
+async fn button_presses_arrive_over_the_socket() {
     let state = tempfile::tempdir().unwrap();
-    let slack = Slack::start().await;
-    let running = Running::start(state.path(), &slack.app("  allow: {approvers: [U2]}\n")).await;
-    let mut socket = slack.connected().await;
-    say(&mut socket, envelope("one", "1.2", "plan it")).await;
-    assert_eq!(acknowledged(&mut socket).await, "one");
-    let put = slack.platform.wait("chat.postMessage", 1).await;
-    let allow = put[0]["blocks"][1]["elements"][0]["value"]
+    let slack = MockSlack::start().await;
+    let runtime =
+        TestRuntime::start(state.path(), &slack.app("  allow: {approvers: [U2]}\n")).await;
+    let mut socket = slack.accept().await;
+    send(&mut socket, envelope("one", "1.2", "plan it")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "one");
+    let request = slack.platform.wait_for_calls("chat.postMessage", 1).await;
+    let allow = request[0]["blocks"][1]["elements"][0]["value"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -203,21 +204,23 @@ async fn buttons_come_over_the_socket() {
             "actions": [{"type": "button", "action_id": "gdn:allow:", "value": allow}],
         }})
     };
-    say(&mut socket, press("two", "U1")).await;
-    assert_eq!(acknowledged(&mut socket).await, "two");
-    let told = slack.platform.wait("chat.postEphemeral", 1).await;
+    send(&mut socket, press("two", "U1")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "two");
+    let notices = slack.platform.wait_for_calls("chat.postEphemeral", 1).await;
     assert_eq!(
-        (&told[0]["user"], &told[0]["thread_ts"]),
+        (&notices[0]["user"], &notices[0]["thread_ts"]),
         (&json!("U1"), &json!("1.2"))
     );
-    say(&mut socket, press("three", "U2")).await;
-    assert_eq!(acknowledged(&mut socket).await, "three");
-    let sent = slack.platform.wait("chat.postMessage", 2).await;
+    send(&mut socket, press("three", "U2")).await;
+    assert_eq!(next_acknowledgement(&mut socket).await, "three");
+    let sent = slack.platform.wait_for_calls("chat.postMessage", 2).await;
     assert_eq!(sent[1]["text"], "it is done");
-    let closed = slack.platform.wait("chat.update", 1).await;
+    let closed = slack.platform.wait_for_calls("chat.update", 1).await;
     assert_eq!(
         (&closed[0]["ts"], &closed[0]["blocks"]),
         (&json!("9.9"), &json!([]))
     );
-    running.until("team", |look| look.owed == 0).await;
+    runtime
+        .wait_until("team", |snapshot| snapshot.owed == 0)
+        .await;
 }

@@ -1,12 +1,12 @@
-//! Answers that grow in their channel: what is shown meanwhile, what stands there in the end, and crashes.
+//! Streamed answers: intermediate messages, final messages, and crashes.
 
 use std::path::Path;
 
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::platform::{Call, Platform, fine, json};
-use crate::support::{Running, within};
+use crate::mock_platform::{Call, MockPlatform, json, ok_response};
+use crate::support::{TestRuntime, with_timeout};
 
 fn bot(base: &str) -> String {
     format!(
@@ -16,20 +16,20 @@ fn bot(base: &str) -> String {
     )
 }
 
-fn said(id: i64, text: &str) -> Value {
+fn user_update(id: i64, text: &str) -> Value {
     json!({"update_id": id, "message": {
         "message_id": id, "text": text, "chat": {"id": 7, "type": "private"},
         "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
     }})
 }
 
-/// Gives out what `updates` has from the offset on; changes messages as `edit` says.
+/// Starts a Telegram mock that returns `updates` from the offset on. `edit` answers message edits.
 async fn telegram(
     updates: std::sync::Arc<std::sync::Mutex<Vec<Value>>>,
     edit: impl Fn(&Call) -> Response + Send + Sync + 'static,
-) -> Platform {
+) -> MockPlatform {
     let sent = std::sync::atomic::AtomicU64::new(100);
-    Platform::start(move |call| match call.path.rsplit('/').next() {
+    MockPlatform::start(move |call| match call.path.rsplit('/').next() {
         Some("getUpdates") => {
             let offset = call.body["offset"].as_i64().unwrap();
             let updates = updates.lock().unwrap();
@@ -47,16 +47,16 @@ async fn telegram(
             ))
         }
         Some("editMessageText") => Some(edit(call)),
-        _ => Some(fine()),
+        _ => Some(ok_response()),
     })
     .await
 }
 
-async fn start(state: &Path, platform: &Platform) -> Running {
-    Running::start(state, &bot(&platform.base)).await
+async fn start(state: &Path, platform: &MockPlatform) -> TestRuntime {
+    TestRuntime::start(state, &bot(&platform.base)).await
 }
 
-/// What was sent that is no question.
+/// Returns the texts of messages without buttons.
 fn plain(calls: &[Value]) -> Vec<&str> {
     calls
         .iter()
@@ -65,18 +65,18 @@ fn plain(calls: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Presses the first button of the question that stands there.
-async fn allow(platform: &Platform, updates: &std::sync::Mutex<Vec<Value>>, id: i64) {
-    let put = platform
-        .until("", |calls| {
+/// Presses the first button of the approval request.
+async fn allow(platform: &MockPlatform, updates: &std::sync::Mutex<Vec<Value>>, id: i64) {
+    let calls_with_buttons = platform
+        .wait_until("", |calls| {
             calls.iter().any(|call| !call["reply_markup"].is_null())
         })
         .await;
-    let question = put
+    let request = calls_with_buttons
         .iter()
         .find(|call| !call["reply_markup"].is_null())
         .unwrap();
-    let data = &question["reply_markup"]["inline_keyboard"][0][0]["callback_data"];
+    let data = &request["reply_markup"]["inline_keyboard"][0][0]["callback_data"];
     let press = json!({"update_id": id, "callback_query": {
         "id": "q", "data": data, "from": {"id": 7}, "message": {"chat": {"id": 7}},
     }});
@@ -84,36 +84,38 @@ async fn allow(platform: &Platform, updates: &std::sync::Mutex<Vec<Value>>, id: 
 }
 
 #[tokio::test]
-async fn an_answer_grows_in_one_message_and_ends_as_it_is() {
+async fn an_answer_is_streamed_into_one_message() {
     let state = tempfile::tempdir().unwrap();
-    let updates = crate::support::shared(vec![said(1, "plan it")]);
-    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
-    let running = start(state.path(), &platform).await;
+    let updates = crate::support::shared(vec![user_update(1, "plan it")]);
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| ok_response()).await;
+    let runtime = start(state.path(), &platform).await;
     platform
-        .until("sendMessage", |calls| plain(calls) == ["Let me plan. …"])
+        .wait_until("sendMessage", |calls| plain(calls) == ["Let me plan. …"])
         .await;
     allow(&platform, &updates, 2).await;
-    running.until("bot", |look| look.owed == 0).await;
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
     let edits = platform.calls("editMessageText");
-    let grown: Vec<&str> = edits
+    let edited_texts: Vec<&str> = edits
         .iter()
         .filter_map(|edit| edit["text"].as_str())
         .filter(|text| !text.contains("May a run"))
         .collect();
-    assert_eq!(grown, ["it is done"]);
+    assert_eq!(edited_texts, ["it is done"]);
     assert_eq!(
         plain(&platform.calls("sendMessage")).len(),
         1,
-        "one message is all of it"
+        "the answer uses one message"
     );
-    assert!(running.look("bot").failed.is_empty());
+    assert!(runtime.snapshot("bot").failed.is_empty());
 }
 
 #[tokio::test]
-async fn a_long_answer_ends_in_whole_pieces_and_a_platform_that_is_busy_is_waited_for() {
+async fn a_long_streamed_answer_is_split_despite_a_rate_limit() {
     let state = tempfile::tempdir().unwrap();
     let long = "word ".repeat(1_500);
-    let updates = crate::support::shared(vec![said(1, &long), said(2, "short")]);
+    let updates = crate::support::shared(vec![user_update(1, &long), user_update(2, "short")]);
     let is_first = std::sync::atomic::AtomicBool::new(true);
     let platform = telegram(updates, move |_| {
         match is_first.swap(false, std::sync::atomic::Ordering::Relaxed) {
@@ -121,21 +123,25 @@ async fn a_long_answer_ends_in_whole_pieces_and_a_platform_that_is_busy_is_waite
                 429,
                 json!({"ok": false, "parameters": {"retry_after": 0.01}}),
             ),
-            false => fine(),
+            false => ok_response(),
         }
     })
     .await;
-    let running = start(state.path(), &platform).await;
-    running
-        .until("bot", |look| look.owed == 0 && look.status.is_some())
+    let runtime = start(state.path(), &platform).await;
+    runtime
+        .wait_until("bot", |snapshot| {
+            snapshot.owed == 0 && snapshot.status.is_some()
+        })
         .await;
-    within(async {
-        while running.heard("telegram:7").await.len() < 2 || running.look("bot").owed > 0 {
+    with_timeout(async {
+        while runtime.user_messages("telegram:7").await.len() < 2
+            || runtime.snapshot("bot").owed > 0
+        {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    // What stands in the chat in the end, message by message.
+    // Computes the final messages of the chat.
     let mut chat: Vec<String> = Vec::new();
     for call in platform.calls("") {
         match (call["message_id"].as_u64(), call["text"].as_str()) {
@@ -151,99 +157,105 @@ async fn a_long_answer_ends_in_whole_pieces_and_a_platform_that_is_busy_is_waite
             .all(|message| message.encode_utf16().count() <= 4_096 && !message.ends_with('…')),
         "{chat:?}"
     );
-    let said: String = chat.concat().split_whitespace().collect();
-    let wanted: String = format!("heard {long} heard short")
+    let joined: String = chat.concat().split_whitespace().collect();
+    let expected: String = format!("heard {long} heard short")
         .split_whitespace()
         .collect();
-    assert_eq!(said, wanted);
+    assert_eq!(joined, expected);
 }
 
 #[tokio::test]
-async fn a_crash_while_it_grows_ends_in_one_answer() {
+async fn a_crash_during_streaming_leaves_one_answer() {
     let state = tempfile::tempdir().unwrap();
-    let updates = crate::support::shared(vec![said(1, "plan it")]);
-    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
-    let running = start(state.path(), &platform).await;
+    let updates = crate::support::shared(vec![user_update(1, "plan it")]);
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| ok_response()).await;
+    let runtime = start(state.path(), &platform).await;
     let file = state.path().join("w/connections/bot/outbox.jsonl");
-    within(async {
+    with_timeout(async {
         while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains("\"draft\"")) {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    running.kill().await;
-    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
-    let running = start(state.path(), &platform).await;
+    runtime.kill().await;
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| ok_response()).await;
+    let runtime = start(state.path(), &platform).await;
     allow(&platform, &updates, 2).await;
     platform
-        .until("editMessageText", |calls| {
+        .wait_until("editMessageText", |calls| {
             calls.iter().any(|call| call["text"] == "it is done")
         })
         .await;
-    running.until("bot", |look| look.owed == 0).await;
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
     let sent = platform.calls("sendMessage");
     assert_eq!(
         plain(&sent),
         Vec::<&str>::new(),
-        "it ends in the message that was there: {sent:?}"
+        "the answer completes the existing message: {sent:?}"
     );
-    assert!(running.look("bot").failed.is_empty());
+    assert!(runtime.snapshot("bot").failed.is_empty());
 }
 
 #[tokio::test]
-async fn a_message_that_was_taken_away_is_sent_anew() {
+async fn a_deleted_message_is_sent_again() {
     let state = tempfile::tempdir().unwrap();
-    let updates = crate::support::shared(vec![said(1, "plan it")]);
-    let gone = |call: &Call| match call.body["text"].as_str() {
+    let updates = crate::support::shared(vec![user_update(1, "plan it")]);
+    let reject_final_edit = |call: &Call| match call.body["text"].as_str() {
         Some("it is done") => json(
             400,
             json!({"ok": false, "description": "Bad Request: message to edit not found"}),
         ),
-        _ => fine(),
+        _ => ok_response(),
     };
-    let platform = telegram(std::sync::Arc::clone(&updates), gone).await;
-    let running = start(state.path(), &platform).await;
+    let platform = telegram(std::sync::Arc::clone(&updates), reject_final_edit).await;
+    let runtime = start(state.path(), &platform).await;
     platform
-        .until("sendMessage", |calls| plain(calls).len() == 1)
+        .wait_until("sendMessage", |calls| plain(calls).len() == 1)
         .await;
     allow(&platform, &updates, 2).await;
     let sent = platform
-        .until("sendMessage", |calls| plain(calls).len() == 2)
+        .wait_until("sendMessage", |calls| plain(calls).len() == 2)
         .await;
     assert_eq!(plain(&sent)[1], "it is done");
-    running.until("bot", |look| look.owed == 0).await;
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
 }
 
 #[tokio::test]
-async fn an_answer_that_grows_when_the_swarm_ends_is_finished_at_the_next_start() {
+async fn a_streamed_answer_is_finished_at_the_next_start() {
     let state = tempfile::tempdir().unwrap();
-    let updates = crate::support::shared(vec![said(1, "plan it")]);
-    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
-    let running = start(state.path(), &platform).await;
-    let folder = state.path().join("w/connections/bot");
+    let updates = crate::support::shared(vec![user_update(1, "plan it")]);
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| ok_response()).await;
+    let runtime = start(state.path(), &platform).await;
+    let directory = state.path().join("w/connections/bot");
     let has = |file: &str, text: &str| {
-        std::fs::read_to_string(folder.join(file)).is_ok_and(|content| content.contains(text))
+        std::fs::read_to_string(directory.join(file)).is_ok_and(|content| content.contains(text))
     };
-    within(async {
+    with_timeout(async {
         while !has("outbox.jsonl", "\"draft\"") || !has("questions.json", "mark") {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    running.connections.stop_receiving();
-    within(running.swarm.shutdown()).await;
-    within(running.connections.end()).await;
-    assert_eq!(running.look("bot").owed, 1);
+    runtime.connections.stop_receiving();
+    with_timeout(runtime.swarm.shutdown()).await;
+    with_timeout(runtime.connections.end()).await;
+    assert_eq!(runtime.snapshot("bot").owed, 1);
     assert_eq!(platform.calls("editMessageText"), Vec::<Value>::new());
-    running.kill().await;
-    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
-    let running = start(state.path(), &platform).await;
+    runtime.kill().await;
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| ok_response()).await;
+    let runtime = start(state.path(), &platform).await;
     allow(&platform, &updates, 2).await;
     platform
-        .until("editMessageText", |calls| {
+        .wait_until("editMessageText", |calls| {
             calls.iter().any(|call| call["text"] == "it is done")
         })
         .await;
-    running.until("bot", |look| look.owed == 0).await;
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
     assert_eq!(plain(&platform.calls("sendMessage")), Vec::<&str>::new());
 }

@@ -1,4 +1,4 @@
-//! A swarm with connections.
+//! A running swarm with connections.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use goondan::{ApprovalBroker, HostCommand, Swarm};
 use goondan_connect::{ConnectionOptions, ConnectionSnapshot, ConnectionStateDir, Connections};
 use tower::ServiceExt as _;
 
-/// The model repeats what it hears, fails, takes forever, or wants to do something that a policy asks about.
+/// Project whose model repeats its input, fails, waits for ten minutes, or calls a tool that needs
+/// an approval, depending on the input.
 pub(crate) const AGENTS: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -49,81 +50,82 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 "#;
 
-/// A swarm with connections.
-pub(crate) struct Running {
+/// Running swarm with connections.
+pub(crate) struct TestRuntime {
     pub(crate) swarm: Swarm,
     pub(crate) connections: Connections,
     router: Router,
     workspace: std::path::PathBuf,
     pub(crate) broker: ApprovalBroker,
-    _somebody: goondan::ApprovalListener,
+    _listener: goondan::ApprovalListener,
     project: tempfile::TempDir,
 }
 
-impl Running {
-    /// Keeps its state in that folder. `connections` is YAML.
-    pub(crate) async fn start(state: &Path, connections: &str) -> Running {
-        Running::start_at(state, connections, Arc::new(SystemClock)).await
+impl TestRuntime {
+    /// Starts a swarm that stores its state in the directory `state`. `connections` is YAML.
+    pub(crate) async fn start(state: &Path, connections: &str) -> TestRuntime {
+        TestRuntime::start_at(state, connections, Arc::new(SystemClock)).await
     }
 
-    /// As [`Running::start`], where the connections see another time.
+    /// Works like [`TestRuntime::start`], with another clock for the connections.
     pub(crate) async fn start_at(
         state: &Path,
         connections: &str,
         clock: Arc<dyn Clock>,
-    ) -> Running {
+    ) -> TestRuntime {
         let options = ConnectionOptions {
             has_server: true,
             clock,
             ..ConnectionOptions::default()
         };
-        Running::start_with(state, connections, &[], options).await
+        TestRuntime::start_with(state, connections, &[], options).await
     }
 
-    /// As [`Running::start`], with further files of the project.
+    /// Works like [`TestRuntime::start`], with additional project files.
     pub(crate) async fn start_with(
         state: &Path,
         connections: &str,
         files: &[(&str, &str)],
         options: ConnectionOptions,
-    ) -> Running {
-        let put = |folder: &Path| {
+    ) -> TestRuntime {
+        let add_files = |directory: &Path| {
             files
                 .iter()
-                .for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+                .for_each(|(name, text)| std::fs::write(directory.join(name), text).unwrap());
         };
-        Running::start_hosting(state, connections, put, options, None).await
+        TestRuntime::start_with_host(state, connections, add_files, options, None).await
     }
 
-    /// As [`Running::start_with`], where `put` puts further files into the project, and libraries run in processes of `host`.
-    pub(crate) async fn start_hosting(
+    /// Works like [`TestRuntime::start_with`], but `add_files` adds files to the project, and
+    /// `host` runs libraries.
+    pub(crate) async fn start_with_host(
         state: &Path,
         connections: &str,
-        put: impl FnOnce(&Path),
+        add_files: impl FnOnce(&Path),
         options: ConnectionOptions,
         host: Option<HostCommand>,
-    ) -> Running {
+    ) -> TestRuntime {
         let text = format!("{AGENTS}---\n{connections}");
-        Running::start_project(state, &text, put, options, host).await
+        TestRuntime::start_project(state, &text, add_files, options, host).await
     }
 
-    /// Works like [`Running::start_hosting`], for a project with its own agents.
+    /// Works like [`TestRuntime::start_with_host`], for a project with its own agents.
     pub(crate) async fn start_project(
         state: &Path,
         text: &str,
-        put: impl FnOnce(&Path),
+        add_files: impl FnOnce(&Path),
         options: ConnectionOptions,
         host: Option<HostCommand>,
-    ) -> Running {
-        let folder = tempfile::tempdir().unwrap();
-        put(folder.path());
-        std::fs::write(folder.path().join("goondan.yaml"), text).unwrap();
-        let project = goondan::load(folder.path());
+    ) -> TestRuntime {
+        let directory = tempfile::tempdir().unwrap();
+        add_files(directory.path());
+        std::fs::write(directory.path().join("goondan.yaml"), text).unwrap();
+        let project = goondan::load(directory.path());
         assert_eq!(project.diagnostics, []);
         let workspace = state.join("w");
         let broker = ApprovalBroker::default();
-        // As a server does: questions wait for whoever comes.
-        let somebody = broker.listen();
+        // As in a server, approval requests stay open until a client answers.
+        let listener = broker.listen();
         let builder = Swarm::builder(project.bundle.unwrap());
         let builder = host
             .into_iter()
@@ -143,29 +145,29 @@ impl Running {
         let connections = Connections::begin(gateway, options).await;
         assert_eq!(connections.problems(), []);
         let router = connections.router();
-        Running {
+        TestRuntime {
             swarm,
             connections,
             router,
             workspace,
             broker,
-            _somebody: somebody,
-            project: folder,
+            _listener: listener,
+            project: directory,
         }
     }
 
-    /// Ends it as if the process had died.
+    /// Stops the swarm as a crash would, and releases the workspace.
     pub(crate) async fn kill(self) {
         self.swarm.kill();
         drop(self.connections);
         drop(self.router);
-        // Tasks that were dropped let go of the workspace a moment later.
+        // Dropped tasks release the workspace lock a moment later.
         let lock = goondan::Workspace {
             id: "w".to_owned(),
             dir: self.workspace.clone(),
         };
         drop(self.swarm);
-        within(async {
+        with_timeout(async {
             while lock.running_process().unwrap().is_some() {
                 tokio::task::yield_now().await;
             }
@@ -173,12 +175,12 @@ impl Running {
         .await;
     }
 
-    /// A file of the project.
+    /// Returns the path of a project file.
     pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
         self.project.path().join(name)
     }
 
-    /// Puts another project in place, and reloads it.
+    /// Replaces the connections of the project, and reloads the swarm.
     pub(crate) async fn reload(&self, connections: &str) {
         std::fs::write(
             self.project.path().join("goondan.yaml"),
@@ -188,7 +190,7 @@ impl Running {
         self.swarm.reload().await.result.unwrap();
     }
 
-    /// What a platform gets that delivers `body`.
+    /// Delivers a webhook request. Returns its status and response body.
     pub(crate) async fn deliver(
         &self,
         connection: &str,
@@ -200,14 +202,16 @@ impl Running {
             request = request.header(*name, value);
         }
         let request = request.body(Body::from(body.to_owned())).unwrap();
-        let response = within(self.router.clone().oneshot(request)).await.unwrap();
+        let response = with_timeout(self.router.clone().oneshot(request))
+            .await
+            .unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// What people have said in a conversation.
-    pub(crate) async fn heard(&self, key: &str) -> Vec<String> {
+    /// Returns the user messages of a conversation.
+    pub(crate) async fn user_messages(&self, key: &str) -> Vec<String> {
         let messages = self
             .swarm
             .conversation(&InstanceId::new("a", key))
@@ -220,10 +224,10 @@ impl Running {
             .collect()
     }
 
-    /// Waits until so much was answered in a conversation, and gives back what was said.
-    pub(crate) async fn answered(&self, key: &str, count: usize) -> Vec<String> {
+    /// Waits for `count` answers in a conversation. Returns its user messages.
+    pub(crate) async fn wait_for_answers(&self, key: &str, count: usize) -> Vec<String> {
         let mut events = self.swarm.subscribe();
-        within(async {
+        with_timeout(async {
             loop {
                 let messages = self
                     .swarm
@@ -242,21 +246,25 @@ impl Running {
             }
         })
         .await;
-        self.heard(key).await
+        self.user_messages(key).await
     }
 
-    pub(crate) fn look(&self, connection: &str) -> ConnectionSnapshot {
-        self.shelf(connection).look().unwrap()
+    pub(crate) fn snapshot(&self, connection: &str) -> ConnectionSnapshot {
+        self.state_dir(connection).look().unwrap()
     }
 
-    pub(crate) fn shelf(&self, connection: &str) -> ConnectionStateDir {
+    pub(crate) fn state_dir(&self, connection: &str) -> ConnectionStateDir {
         ConnectionStateDir::of(&self.workspace, connection)
     }
 
-    /// Waits until something can be seen of a connection.
-    pub(crate) async fn until(&self, connection: &str, what: impl Fn(&ConnectionSnapshot) -> bool) {
-        within(async {
-            while !what(&self.look(connection)) {
+    /// Waits until the state of a connection fulfills a condition.
+    pub(crate) async fn wait_until(
+        &self,
+        connection: &str,
+        condition: impl Fn(&ConnectionSnapshot) -> bool,
+    ) {
+        with_timeout(async {
+            while !condition(&self.snapshot(connection)) {
                 tokio::task::yield_now().await;
             }
         })
@@ -264,14 +272,14 @@ impl Running {
     }
 }
 
-/// What hangs fails.
-pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), what)
+/// Awaits a future, and panics after a minute.
+pub(crate) async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
         .await
-        .expect("it took a minute")
+        .expect("the operation timed out after a minute")
 }
 
-/// A value that a mock's closure and its test share.
+/// Wraps a value that a test and the closure of its mock share.
 pub(crate) fn shared<T>(value: T) -> Arc<std::sync::Mutex<T>> {
     Arc::new(std::sync::Mutex::new(value))
 }

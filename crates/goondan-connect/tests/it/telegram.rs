@@ -1,11 +1,11 @@
-//! `telegram`: long polling, answers, strangers, crashes.
+//! `telegram`: long polling, answers, unknown senders, and crashes.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::platform::{Call, Platform, fine, json};
-use crate::support::{Running, shared};
+use crate::mock_platform::{Call, MockPlatform, json, ok_response};
+use crate::support::{TestRuntime, shared};
 
 fn bot(base: &str, more: &str) -> String {
     format!(
@@ -14,7 +14,7 @@ fn bot(base: &str, more: &str) -> String {
     )
 }
 
-const ADA: &str = "  allow: {senders: [\"7\"]}\n";
+const ALLOW_ADA: &str = "  allow: {senders: [\"7\"]}\n";
 
 fn update(id: i64, chat: i64, sender: i64, text: &str) -> Value {
     json!({"update_id": id, "message": {
@@ -23,12 +23,12 @@ fn update(id: i64, chat: i64, sender: i64, text: &str) -> Value {
     }})
 }
 
-/// Gives out the updates that are not confirmed yet; sends as `send` says.
+/// Starts a Telegram mock that returns unconfirmed updates. `send` answers `sendMessage`.
 async fn telegram(
     updates: Vec<Value>,
     send: impl Fn(&Call) -> Option<axum::response::Response> + Send + Sync + 'static,
-) -> Platform {
-    Platform::start(move |call| match call.path.rsplit('/').next() {
+) -> MockPlatform {
+    MockPlatform::start(move |call| match call.path.rsplit('/').next() {
         Some("getUpdates") => {
             let offset = call.body["offset"].as_i64().unwrap();
             let open: Vec<&Value> = updates
@@ -38,13 +38,13 @@ async fn telegram(
             (!open.is_empty()).then(|| json(200, json!({"ok": true, "result": open})))
         }
         Some("sendMessage") => send(call),
-        _ => Some(fine()),
+        _ => Some(ok_response()),
     })
     .await
 }
 
-async fn start(state: &Path, platform: &Platform, more: &str) -> Running {
-    Running::start(state, &bot(&platform.base, more)).await
+async fn start(state: &Path, platform: &MockPlatform, more: &str) -> TestRuntime {
+    TestRuntime::start(state, &bot(&platform.base, more)).await
 }
 
 #[tokio::test]
@@ -55,10 +55,10 @@ async fn a_message_is_answered_once_in_its_chat() {
         update(2, 9, 7, "two"),
         update(3, 7, 7, "three"),
     ];
-    let platform = telegram(updates, |_| Some(fine())).await;
-    let running = start(state.path(), &platform, ADA).await;
-    let sent = platform.wait("/bot123:abc/sendMessage", 3).await;
-    let mut told: Vec<(i64, &str)> = sent
+    let platform = telegram(updates, |_| Some(ok_response())).await;
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    let sent = platform.wait_for_calls("/bot123:abc/sendMessage", 3).await;
+    let mut answers: Vec<(i64, &str)> = sent
         .iter()
         .map(|body| {
             (
@@ -67,30 +67,37 @@ async fn a_message_is_answered_once_in_its_chat() {
             )
         })
         .collect();
-    told.sort_by_key(|(chat, _)| *chat);
+    answers.sort_by_key(|(chat, _)| *chat);
     assert_eq!(
-        told,
+        answers,
         [(7, "heard one"), (7, "heard three"), (9, "heard two")]
     );
-    assert_eq!(running.heard("telegram:7").await, ["one", "three"]);
-    running.until("bot", |look| look.owed == 0).await;
-    running.kill().await;
-    // The last update was never confirmed where the process died at once; here it comes again all the same.
+    assert_eq!(runtime.user_messages("telegram:7").await, ["one", "three"]);
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
+    runtime.kill().await;
+    // Telegram sends the last update again, as after a crash before its confirmation.
     let platform = telegram(
         vec![update(3, 7, 7, "three"), update(4, 7, 7, "four")],
-        |_| Some(fine()),
+        |_| Some(ok_response()),
     )
     .await;
-    let running = start(state.path(), &platform, ADA).await;
-    let sent = platform.wait("sendMessage", 1).await;
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    let sent = platform.wait_for_calls("sendMessage", 1).await;
     assert_eq!(sent[0]["text"], "heard four");
-    assert_eq!(running.heard("telegram:7").await, ["one", "three", "four"]);
-    running.until("bot", |look| look.owed == 0).await;
+    assert_eq!(
+        runtime.user_messages("telegram:7").await,
+        ["one", "three", "four"]
+    );
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
     assert_eq!(platform.calls("sendMessage").len(), 1);
 }
 
 #[tokio::test]
-async fn an_answer_that_was_not_sent_is_sent_at_the_next_start() {
+async fn an_unsent_answer_is_sent_at_the_next_start() {
     let state = tempfile::tempdir().unwrap();
     let busy = |_: &Call| {
         Some(json(
@@ -99,14 +106,16 @@ async fn an_answer_that_was_not_sent_is_sent_at_the_next_start() {
         ))
     };
     let platform = telegram(vec![update(1, 7, 7, "one")], busy).await;
-    let running = start(state.path(), &platform, ADA).await;
-    platform.wait("sendMessage", 1).await;
-    running
-        .until("bot", |look| look.owed == 1 && look.failed.is_empty())
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    platform.wait_for_calls("sendMessage", 1).await;
+    runtime
+        .wait_until("bot", |snapshot| {
+            snapshot.owed == 1 && snapshot.failed.is_empty()
+        })
         .await;
-    // The platform has refused it for now, and that is on disk.
+    // Waits until the retriable rejection is stored.
     let file = state.path().join("w/connections/bot/outbox.jsonl");
-    crate::support::within(async {
+    crate::support::with_timeout(async {
         while std::fs::read_to_string(&file)
             .unwrap()
             .matches("\"accepted\"")
@@ -117,44 +126,46 @@ async fn an_answer_that_was_not_sent_is_sent_at_the_next_start() {
         }
     })
     .await;
-    running.kill().await;
-    let platform = telegram(vec![update(1, 7, 7, "one")], |_| Some(fine())).await;
-    let running = start(state.path(), &platform, ADA).await;
-    platform.wait("sendMessage", 1).await;
-    running.until("bot", |look| look.owed == 0).await;
+    runtime.kill().await;
+    let platform = telegram(vec![update(1, 7, 7, "one")], |_| Some(ok_response())).await;
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    platform.wait_for_calls("sendMessage", 1).await;
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
     assert_eq!(platform.calls("sendMessage").len(), 1);
-    assert_eq!(running.heard("telegram:7").await, ["one"]);
+    assert_eq!(runtime.user_messages("telegram:7").await, ["one"]);
 }
 
 #[tokio::test]
 async fn an_answer_that_may_have_arrived_is_not_sent_again() {
     let state = tempfile::tempdir().unwrap();
     let platform = telegram(vec![update(1, 7, 7, "one")], |_| None).await;
-    let running = start(state.path(), &platform, ADA).await;
-    platform.wait("sendMessage", 1).await;
-    running.kill().await;
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    platform.wait_for_calls("sendMessage", 1).await;
+    runtime.kill().await;
     let platform = telegram(vec![update(1, 7, 7, "one"), update(2, 7, 7, "two")], |_| {
-        Some(fine())
+        Some(ok_response())
     })
     .await;
-    let running = start(state.path(), &platform, ADA).await;
-    let sent = platform.wait("sendMessage", 1).await;
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    let sent = platform.wait_for_calls("sendMessage", 1).await;
     assert_eq!(sent[0]["text"], "heard two");
-    let look = running.look("bot");
-    assert_eq!(look.failed.len(), 1);
+    let snapshot = runtime.snapshot("bot");
+    assert_eq!(snapshot.failed.len(), 1);
     assert!(
-        look.failed[0]
+        snapshot.failed[0]
             .why
             .as_deref()
             .unwrap()
             .contains("the process ended"),
         "{:?}",
-        look.failed
+        snapshot.failed
     );
 }
 
 #[tokio::test]
-async fn a_stranger_waits_until_somebody_lets_him_in() {
+async fn an_unknown_sender_waits_for_approval() {
     let state = tempfile::tempdir().unwrap();
     let updates = shared(vec![
         update(1, 66, 66, "let me in"),
@@ -162,7 +173,7 @@ async fn a_stranger_waits_until_somebody_lets_him_in() {
     ]);
     let platform = {
         let updates = std::sync::Arc::clone(&updates);
-        Platform::start(move |call| match call.path.rsplit('/').next() {
+        MockPlatform::start(move |call| match call.path.rsplit('/').next() {
             Some("getUpdates") => {
                 let offset = call.body["offset"].as_i64().unwrap();
                 let all = updates.lock().unwrap();
@@ -172,29 +183,29 @@ async fn a_stranger_waits_until_somebody_lets_him_in() {
                     .collect();
                 Some(json(200, json!({"ok": true, "result": open})))
             }
-            _ => Some(fine()),
+            _ => Some(ok_response()),
         })
         .await
     };
-    let running = start(state.path(), &platform, "").await;
-    let told = platform.wait("sendMessage", 1).await;
-    assert_eq!(told[0]["chat_id"], 66);
+    let runtime = start(state.path(), &platform, "").await;
+    let notices = platform.wait_for_calls("sendMessage", 1).await;
+    assert_eq!(notices[0]["chat_id"], 66);
     platform
-        .until("getUpdates", |calls| {
+        .wait_until("getUpdates", |calls| {
             calls.iter().any(|call| call["offset"] == 3)
         })
         .await;
-    assert_eq!(running.look("bot").pending[0].name, "Ada");
-    assert!(running.shelf("bot").approve("66").unwrap());
+    assert_eq!(runtime.snapshot("bot").pending[0].name, "Ada");
+    assert!(runtime.state_dir("bot").approve("66").unwrap());
     updates.lock().unwrap().push(update(3, 66, 66, "thanks"));
-    let told = platform.wait("sendMessage", 2).await;
-    assert_eq!(told[1]["text"], "heard thanks");
-    assert_eq!(running.heard("telegram:66").await, ["thanks"]);
-    assert_eq!(running.look("bot").pending, []);
+    let notices = platform.wait_for_calls("sendMessage", 2).await;
+    assert_eq!(notices[1]["text"], "heard thanks");
+    assert_eq!(runtime.user_messages("telegram:66").await, ["thanks"]);
+    assert_eq!(runtime.snapshot("bot").pending, []);
 }
 
 #[tokio::test]
-async fn a_long_answer_comes_in_pieces_and_a_refusal_is_remembered() {
+async fn a_long_answer_is_split_and_a_rejected_one_is_recorded() {
     let state = tempfile::tempdir().unwrap();
     let long = "word ".repeat(1_500);
     let refuse = |call: &Call| match call.body["chat_id"].as_i64() {
@@ -202,7 +213,7 @@ async fn a_long_answer_comes_in_pieces_and_a_refusal_is_remembered() {
             403,
             json!({"ok": false, "description": "Forbidden: bot was blocked by the user"}),
         )),
-        _ => Some(fine()),
+        _ => Some(ok_response()),
     };
     let platform = telegram(
         vec![
@@ -213,8 +224,8 @@ async fn a_long_answer_comes_in_pieces_and_a_refusal_is_remembered() {
         refuse,
     )
     .await;
-    let running = start(state.path(), &platform, ADA).await;
-    let sent = platform.wait("sendMessage", 4).await;
+    let runtime = start(state.path(), &platform, ALLOW_ADA).await;
+    let sent = platform.wait_for_calls("sendMessage", 4).await;
     let pieces: Vec<&str> = sent
         .iter()
         .filter(|body| body["chat_id"] == 7)
@@ -225,16 +236,18 @@ async fn a_long_answer_comes_in_pieces_and_a_refusal_is_remembered() {
         pieces.iter().all(|piece| piece.len() <= 4_096),
         "{pieces:?}"
     );
-    let sorry = sent.iter().find(|body| body["chat_id"] == 5).unwrap();
+    let failure = sent.iter().find(|body| body["chat_id"] == 5).unwrap();
     assert!(
-        sorry["text"]
+        failure["text"]
             .as_str()
             .unwrap()
             .starts_with("Sorry, the request failed (E_MODEL"),
-        "{sorry}"
+        "{failure}"
     );
-    running.until("bot", |look| look.owed == 0).await;
-    let failed = running.look("bot").failed;
+    runtime
+        .wait_until("bot", |snapshot| snapshot.owed == 0)
+        .await;
+    let failed = runtime.snapshot("bot").failed;
     assert!(
         failed[0]
             .why

@@ -1,11 +1,11 @@
-//! `webhook`: signed requests, once each.
+//! `webhook`: signed requests that start one turn each.
 
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-use crate::support::{Running, within};
+use crate::support::{TestRuntime, with_timeout};
 
 pub(crate) const SECRET: &str = "0123456789abcdef0123";
 
@@ -40,11 +40,11 @@ pub(crate) fn signed(
 }
 
 #[tokio::test]
-async fn a_signed_request_becomes_a_turn_where_the_rules_say() {
+async fn a_signed_request_starts_a_turn_in_the_routed_conversation() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path(), HOOK).await;
+    let runtime = TestRuntime::start(state.path(), HOOK).await;
     let send = async |id: &str, body: &str| {
-        running
+        runtime
             .deliver("hook", &signed(SECRET, id, 0, body), body.as_bytes())
             .await
             .0
@@ -55,10 +55,16 @@ async fn a_signed_request_becomes_a_turn_where_the_rules_say() {
         StatusCode::ACCEPTED
     );
     assert_eq!(send("3", r#"{"team": "x"}"#).await, StatusCode::ACCEPTED);
-    assert_eq!(running.answered("webhook:default", 1).await, ["one"]);
-    assert_eq!(running.answered("urgent", 1).await, ["two"]);
-    assert_eq!(running.answered("team:x", 1).await, [r#"{"team": "x"}"#]);
-    let messages = running
+    assert_eq!(
+        runtime.wait_for_answers("webhook:default", 1).await,
+        ["one"]
+    );
+    assert_eq!(runtime.wait_for_answers("urgent", 1).await, ["two"]);
+    assert_eq!(
+        runtime.wait_for_answers("team:x", 1).await,
+        [r#"{"team": "x"}"#]
+    );
+    let messages = runtime
         .swarm
         .conversation(&goondan::ids::InstanceId::new("a", "team:x"))
         .await
@@ -71,23 +77,23 @@ async fn a_signed_request_becomes_a_turn_where_the_rules_say() {
 }
 
 #[tokio::test]
-async fn what_is_delivered_again_starts_no_second_turn_also_after_a_crash() {
+async fn a_repeated_delivery_starts_no_second_turn_after_a_crash() {
     let state = tempfile::tempdir().unwrap();
     let body = r#"{"text": "one"}"#;
-    let running = Running::start(state.path(), HOOK).await;
+    let runtime = TestRuntime::start(state.path(), HOOK).await;
     for _ in 0..3 {
         assert_eq!(
-            running
+            runtime
                 .deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())
                 .await
                 .0,
             StatusCode::ACCEPTED
         );
     }
-    running.kill().await;
-    let running = Running::start(state.path(), HOOK).await;
+    runtime.kill().await;
+    let runtime = TestRuntime::start(state.path(), HOOK).await;
     assert_eq!(
-        running
+        runtime
             .deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())
             .await
             .0,
@@ -95,29 +101,32 @@ async fn what_is_delivered_again_starts_no_second_turn_also_after_a_crash() {
     );
     let other = r#"{"text": "two"}"#;
     assert_eq!(
-        running
+        runtime
             .deliver("hook", &signed(SECRET, "2", 0, other), other.as_bytes())
             .await
             .0,
         StatusCode::ACCEPTED
     );
-    assert_eq!(running.answered("webhook:default", 2).await, ["one", "two"]);
+    assert_eq!(
+        runtime.wait_for_answers("webhook:default", 2).await,
+        ["one", "two"]
+    );
 }
 
 #[tokio::test]
 async fn the_sender_does_not_wait_for_the_model() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path(), HOOK).await;
+    let runtime = TestRuntime::start(state.path(), HOOK).await;
     let body = "slow";
     let (status, _) =
-        within(running.deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())).await;
+        with_timeout(runtime.deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())).await;
     assert_eq!(status, StatusCode::ACCEPTED);
 }
 
 #[tokio::test]
-async fn what_is_unsigned_stale_or_tampered_with_is_no_event() {
+async fn unsigned_stale_and_tampered_webhooks_are_rejected() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path(), HOOK).await;
+    let runtime = TestRuntime::start(state.path(), HOOK).await;
     let good = signed(SECRET, "1", 0, "x");
     let without = |name: &str| {
         good.iter()
@@ -136,48 +145,48 @@ async fn what_is_unsigned_stale_or_tampered_with_is_no_event() {
         (signed(SECRET, "1", -301, "x"), "x"),
     ];
     for (headers, body) in attempts {
-        let (status, _) = running.deliver("hook", &headers, body.as_bytes()).await;
+        let (status, _) = runtime.deliver("hook", &headers, body.as_bytes()).await;
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{headers:?} {body}");
     }
     assert_eq!(
-        running.deliver("other", &good, b"x").await.0,
+        runtime.deliver("other", &good, b"x").await.0,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        running.deliver("hook", &good, b"x").await.0,
+        runtime.deliver("hook", &good, b"x").await.0,
         StatusCode::ACCEPTED
     );
-    assert_eq!(running.answered("webhook:default", 1).await, ["x"]);
+    assert_eq!(runtime.wait_for_answers("webhook:default", 1).await, ["x"]);
     let large = "x".repeat(1024 * 1024 + 1);
-    let (status, _) = running
+    let (status, _) = runtime
         .deliver("hook", &signed(SECRET, "2", 0, &large), large.as_bytes())
         .await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[tokio::test]
-async fn an_event_that_is_delivered_again_finds_its_turn_wherever_the_rules_now_route_it() {
+async fn a_repeated_delivery_finds_its_turn_after_a_route_change() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path(), HOOK).await;
+    let runtime = TestRuntime::start(state.path(), HOOK).await;
     let send = async |id: &str, text: &str| {
         let body = format!(r#"{{"text": "{text}"}}"#);
         let headers = signed(SECRET, id, 0, &body);
-        let (status, _) = running.deliver("hook", &headers, body.as_bytes()).await;
+        let (status, _) = runtime.deliver("hook", &headers, body.as_bytes()).await;
         assert_eq!(status, StatusCode::ACCEPTED);
     };
     send("1", "over").await;
-    running.answered("webhook:default", 1).await;
+    runtime.wait_for_answers("webhook:default", 1).await;
     send("2", "slow").await;
     send("1", "over").await;
     send("2", "slow").await;
     let (head, _) = HOOK.split_once("  ingress:").unwrap();
     let rule = "{match: {event: webhook_message}, route: {agentRef: Agent/a, instanceKey: new}}";
-    running
+    runtime
         .reload(&format!("{head}  ingress: {{rules: [{rule}]}}\n"))
         .await;
-    within(async {
+    with_timeout(async {
         let mut number = 3;
-        while running.heard("new").await.is_empty() {
+        while runtime.user_messages("new").await.is_empty() {
             send(&number.to_string(), "more").await;
             number += 1;
         }
@@ -186,18 +195,18 @@ async fn an_event_that_is_delivered_again_finds_its_turn_wherever_the_rules_now_
     send("1", "over").await;
     send("2", "slow").await;
     send("last", "last").await;
-    let heard = within(async {
+    let messages = with_timeout(async {
         loop {
-            let heard = running.heard("new").await;
-            if heard.last().is_some_and(|text| text == "last") {
-                return heard;
+            let messages = runtime.user_messages("new").await;
+            if messages.last().is_some_and(|text| text == "last") {
+                return messages;
             }
             tokio::task::yield_now().await;
         }
     })
     .await;
     assert!(
-        !heard.iter().any(|text| text == "over" || text == "slow"),
-        "{heard:?}"
+        !messages.iter().any(|text| text == "over" || text == "slow"),
+        "{messages:?}"
     );
 }

@@ -198,15 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_nobody_used_for_the_longest_time_makes_room() {
+    fn the_least_recently_used_free_session_is_evicted() {
         let sessions = SessionRegistry::default();
-        let held = session(0);
-        assert_eq!(sessions.keep("0".to_owned(), Arc::clone(&held)), None);
+        let session_in_use = session(0);
+        assert_eq!(
+            sessions.keep("0".to_owned(), Arc::clone(&session_in_use)),
+            None
+        );
         for number in 1..MAX_SESSIONS as u64 {
             assert_eq!(sessions.keep(number.to_string(), session(number)), None);
         }
         assert!(sessions.find("1").is_some());
-        // The first is held, the second was just used.
+        // The first session is in use, and the second session was just found.
         assert_eq!(sessions.keep("new".to_owned(), session(9_999)), Some(2));
         assert_eq!(sessions.forget(&InstanceId::new("a", "1")), [1]);
         assert!(sessions.find("1").is_none() && sessions.find("0").is_some());

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_opened_stays_the_same_when_its_path_leads_elsewhere() {
+    fn an_open_directory_stays_the_same_after_its_path_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (base, out) = (dir.path().join("in"), dir.path().join("out"));
         fs::create_dir_all(base.join("a")).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_not_gone_along() {
+    fn symbolic_links_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (base, out) = (dir.path().join("in"), dir.path().join("out"));
         fs::create_dir_all(&base).unwrap();

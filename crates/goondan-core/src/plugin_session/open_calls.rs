@@ -355,10 +355,11 @@ mod tests {
     }
 
     #[test]
-    fn lost_workers_make_it_unhealthy_until_they_come_back() {
+    fn lost_workers_make_a_session_unhealthy_until_one_returns() {
         let calls = calls(2);
-        let lost: Vec<u64> = (0..2).map(|_| calls.begin().expect("open").id).collect();
-        lost.iter()
+        let lost_calls: Vec<u64> = (0..2).map(|_| calls.begin().expect("open").id).collect();
+        lost_calls
+            .iter()
             .for_each(|call| calls.give_up(*call, Duration::ZERO));
         let refused = calls.begin().err().expect("refused");
         assert_eq!(
@@ -366,14 +367,14 @@ mod tests {
             Some(Code::TOOL_UNAVAILABLE.as_str())
         );
         assert_eq!(
-            calls.complete(lost[0], output()),
+            calls.complete(lost_calls[0], output()),
             DeliveryStatus::UnknownCall
         );
         assert!(calls.begin().is_ok());
     }
 
     #[test]
-    fn a_call_that_was_given_up_does_not_count_within_its_grace() {
+    fn an_abandoned_call_does_not_count_during_its_grace_period() {
         let calls = calls(1);
         let call = calls.begin().expect("open").id;
         calls.give_up(call, Duration::from_secs(600));
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_answers_all_calls_and_later_messages_are_refused() {
+    fn closing_completes_all_calls_and_rejects_later_messages() {
         let calls = calls(4);
         let mut open = calls.begin().expect("open");
         calls.close(&HandlerError::new("gone").code(Code::TOOL_UNAVAILABLE));
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_events_are_refused_and_do_not_block() {
+    fn events_above_the_queue_limit_are_rejected_without_blocking() {
         let calls = calls(4);
         let open = calls.begin().expect("open");
         let progress = || RunningMessage::Progress(Progress::default());

@@ -57,19 +57,19 @@ mod tests {
     use crate::JsonObject;
 
     #[derive(Default)]
-    struct Titles(Mutex<Vec<String>>);
+    struct RecordedTitles(Mutex<Vec<String>>);
 
-    impl ProgressSink for Titles {
+    impl ProgressSink for RecordedTitles {
         fn update(&self, title: &str, _: JsonObject) {
             self.0.lock().expect("not poisoned").push(title.to_owned());
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_and_the_last_get_through_and_a_flood_does_not() {
+    async fn only_the_first_and_last_of_many_updates_are_passed_on() {
         let (mut gate, titles) = (
             ProgressGate::new(Duration::from_millis(100)),
-            Titles::default(),
+            RecordedTitles::default(),
         );
         for number in 0..1_000 {
             gate.update(

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_after_the_immediate_restarts() {
+    fn restart_delays_double_after_the_immediate_restarts() {
         let max_delay = Duration::from_secs(60);
         let seconds = |failures| pause_after(failures, 3, max_delay).as_secs();
         assert_eq!((0..=3).map(seconds).max(), Some(0));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_ends_the_series() {
+    async fn an_answer_resets_the_series_of_failures() {
         let mut delay = RestartDelay::new(1, Duration::from_secs(60));
         let code = Code::HOST_DOWN;
         assert_eq!(delay.record_failure(false, Instant::now()), 1);

@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_of_a_stranger_passes_for_one_of_ours() {
+    fn untrusted_text_in_a_prompt_cannot_imitate_gdn_text() {
         let hidden = "ls\u{202e} \u{200b}\u{1b}[2K";
         let request = ApprovalRequest {
             id: String::new(),
@@ -367,26 +367,25 @@ mod tests {
             reason: Some("Agent/a: a rule\nAllowed by Ada.".to_owned()),
             offers: Vec::new(),
         };
-        let words = request.to_plain_text();
+        let text = request.to_plain_text();
         assert!(
-            words
-                .chars()
+            text.chars()
                 .all(|c| c == '\n' || untrusted_text::is_visible(c)),
-            "{words:?}"
+            "{text:?}"
         );
-        let ours: Vec<&str> = words
+        let gdn_lines: Vec<&str> = text
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with('│'))
             .collect();
-        let wanted = [
+        let expected = [
             "Preview from the tool:",
             "Reason for the request:",
             "May a run bash__exec with this?",
         ];
-        assert_eq!(ours, wanted);
+        assert_eq!(gdn_lines, expected);
         assert!(
-            words.ends_with("│ {\"command\":\"ls\\u{202e} \\u{200b}\\u001b[2K\"}"),
-            "{words}"
+            text.ends_with("│ {\"command\":\"ls\\u{202e} \\u{200b}\\u001b[2K\"}"),
+            "{text}"
         );
     }
 }

@@ -196,14 +196,14 @@ mod tests {
 
     use super::*;
 
-    fn knows(secret: &str) -> SecretRedactor {
+    fn redactor_for(secret: &str) -> SecretRedactor {
         let redactor = SecretRedactor::new();
         redactor.add_secrets([Secret::new(secret)]);
         redactor
     }
 
     #[test]
-    fn secrets_that_are_added_at_the_same_time_are_all_masked() {
+    fn concurrently_added_secrets_are_all_masked() {
         let redactor = SecretRedactor::new();
         let secrets: Vec<String> = (0..16).map(|n| format!("secret-number-{n:04}")).collect();
         std::thread::scope(|scope| {
@@ -218,15 +218,16 @@ mod tests {
 
     #[test]
     fn each_line_of_a_secret_is_masked() {
-        let redactor = knows("-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----");
+        let redactor =
+            redactor_for("-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----");
         let shown = redactor.text("    2\tAAAABBBBCCCCDDDDEEEE\n    3\tshort");
         assert_eq!(shown, "    2\t***\n    3\tshort");
         assert_eq!(redactor.text("-----BEGIN KEY-----"), "-----BEGIN KEY-----");
     }
 
     #[test]
-    fn parts_of_secrets_at_cuts_are_masked() {
-        let redactor = knows("postgres-0123456789-abcdef");
+    fn parts_of_secrets_at_a_truncation_are_masked() {
+        let redactor = redactor_for("postgres-0123456789-abcdef");
         let shown = |text: &str| {
             let mut output = json!({"text": text});
             redactor.clean_output(&mut output);
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn escaped_secrets_are_masked() {
-        let redactor = knows("a<b>&'c\"d-secret");
+        let redactor = redactor_for("a<b>&'c\"d-secret");
         for text in [
             r#"a\u003cb\u003e\u0026'c\"d-secret"#,
             "a&lt;b&gt;&amp;&#39;c&quot;d-secret",
@@ -265,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn hexadecimal_digits_with_separators_are_masked() {
-        let redactor = knows("key-4711");
+    fn secrets_in_hexadecimal_with_separators_are_masked() {
+        let redactor = redactor_for("key-4711");
         for dump in [
             "6b 65 79 2d 34 37 31 31",
             "6B:65:79:2D:34:37:31:31",
@@ -279,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_masked_in_json_of_ascii_characters() {
-        let redactor = knows("Pässwörd/\u{7f}\"\u{1F511}");
+    fn secrets_are_masked_in_ascii_escaped_json() {
+        let redactor = redactor_for("Pässwörd/\u{7f}\"\u{1F511}");
         for text in [
             r#"P\u00e4ssw\u00f6rd/\u007f\"\ud83d\udd11"#,
             r#"P\u00E4ssw\u00F6rd/\u007F\"\uD83D\uDD11"#,
@@ -291,20 +292,20 @@ mod tests {
             assert_eq!(redactor.text(&json), r#"{"key": "***"}"#, "{text}");
         }
         // Short secrets are masked as whole words.
-        let shown = knows("wörd")
+        let shown = redactor_for("wörd")
             .text(r#"{"key": "w\u00f6rd", "swords": "w\u00f6rds"}"#)
             .into_owned();
         assert_eq!(shown, r#"{"key": "***", "swords": "w\u00f6rds"}"#);
-        // Line breaks of a secret with several lines.
+        // A secret with several lines has escaped line breaks.
         assert_eq!(
-            knows("ä-first\nö-second").text(r"\u00e4-first\n\u00f6-second"),
+            redactor_for("ä-first\nö-second").text(r"\u00e4-first\n\u00f6-second"),
             MASK
         );
     }
 
     #[test]
-    fn a_secret_is_found_in_every_form() {
-        let redactor = knows("sk/\"very\" secret+1");
+    fn a_secret_is_masked_in_every_encoding() {
+        let redactor = redactor_for("sk/\"very\" secret+1");
         for text in [
             "key sk/\"very\" secret+1.",
             r#"{"key":"sk/\"very\" secret+1"}"#,
@@ -321,9 +322,9 @@ mod tests {
     }
 
     #[test]
-    fn values_are_cleaned_to_the_last_key() {
+    fn json_values_are_masked_including_their_keys() {
         let mut value = json!({"a": ["x secret-1 y"], "secret-1": {"b": 1, "c": "secret-1"}});
-        knows("secret-1").clean_value(&mut value);
+        redactor_for("secret-1").clean_value(&mut value);
         assert_eq!(
             value,
             json!({"a": ["x *** y"], "***": {"b": 1, "c": "***"}})
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_short_secret_is_masked_only_as_a_whole_word() {
-        let redactor = knows("word");
+        let redactor = redactor_for("word");
         assert_eq!(
             redactor.text("word, words, sword, word1, (word) word"),
             "***, words, sword, word1, (***) ***"
@@ -342,18 +343,21 @@ mod tests {
             "éword wordé ***_ \"***\""
         );
         assert_eq!(
-            knows("pa ss").text("?key=pa%20ss&x=pa%20ssed"),
+            redactor_for("pa ss").text("?key=pa%20ss&x=pa%20ssed"),
             "?key=***&x=pa%20ssed"
         );
-        assert_eq!(knows("1234567").text("12345678 1234567"), "12345678 ***");
-        assert_eq!(knows("12345678").text("x12345678y"), "x***y");
+        assert_eq!(
+            redactor_for("1234567").text("12345678 1234567"),
+            "12345678 ***"
+        );
+        assert_eq!(redactor_for("12345678").text("x12345678y"), "x***y");
     }
 
     #[test]
     fn a_secret_of_three_characters_is_not_masked() {
         for secret in ["x", "ok", "abc", " a "] {
             let text = format!("{secret} {} tok{secret}en", secret.trim());
-            assert_eq!(knows(secret).text(&text), text);
+            assert_eq!(redactor_for(secret).text(&text), text);
         }
     }
 
@@ -366,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_not_guessed_to_be_secrets() {
+    fn short_environment_values_are_not_treated_as_secrets() {
         let redactor = SecretRedactor::new();
         let environment: Environment = [
             ("API_KEY", "short"),
@@ -386,9 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn log_lines_are_cleaned() {
+    fn secrets_in_log_lines_are_masked() {
         let mut out = Vec::new();
-        let mut writer = knows("secret-1").writer(&mut out);
+        let mut writer = redactor_for("secret-1").writer(&mut out);
         writer.write_all(b"a secret-1\n").unwrap();
         writer.write_all(b"b \xff\n").unwrap();
         assert_eq!(out, b"a ***\nb \xff\n");
@@ -396,9 +400,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn base64_is_found_wherever_it_stands(secret in "[!-~]{8,24}", before in "[ -~]{0,7}", after in "[ -~]{0,7}") {
+        fn base64_encoded_secrets_are_masked_at_every_offset(secret in "[!-~]{8,24}", before in "[ -~]{0,7}", after in "[ -~]{0,7}") {
             let text = format!("{before}{secret}{after}");
-            let redactor = knows(&secret);
+            let redactor = redactor_for(&secret);
             for encoded in [STANDARD_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
                 prop_assert!(redactor.text(&encoded).contains(MASK), "{encoded}");
             }

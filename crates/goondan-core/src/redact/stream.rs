@@ -68,13 +68,13 @@ mod tests {
 
     use super::*;
 
-    fn knows(secrets: &[String]) -> SecretRedactor {
+    fn redactor_for(secrets: &[String]) -> SecretRedactor {
         let redactor = SecretRedactor::new();
         redactor.add_secrets(secrets.iter().map(Secret::new));
         redactor
     }
 
-    /// Returns the output for a text that is cut at these positions.
+    /// Returns the output pieces for a text that is split at these positions.
     fn streamed(redactor: &SecretRedactor, text: &str, cuts: &[usize]) -> Vec<String> {
         let mut stream = redactor.stream();
         let mut cuts: Vec<usize> = cuts
@@ -92,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_back_that_no_secret_begins_with() {
-        let redactor = knows(&["sk-secret-1".to_owned()]);
+    fn a_stream_holds_back_only_possible_beginnings_of_secrets() {
+        let redactor = redactor_for(&["sk-secret-1".to_owned()]);
         let mut stream = redactor.stream();
         assert_eq!(stream.push("plain"), "plain");
         assert_eq!(stream.push(" and sk-sec"), " and ");
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_begins_another_is_held_until_that_is_clear() {
-        let redactor = knows(&["secret".to_owned(), "secret-and-more".to_owned()]);
+    fn a_secret_that_is_a_prefix_of_another_is_held_back_until_decided() {
+        let redactor = redactor_for(&["secret".to_owned(), "secret-and-more".to_owned()]);
         let mut stream = redactor.stream();
         assert_eq!(
             (stream.push("secret-and"), stream.push("-less ")),
@@ -123,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_masked_as_a_word_wherever_it_is_cut() {
-        let redactor = knows(&["word".to_owned()]);
+    fn a_short_secret_is_masked_as_a_word_for_every_chunk_boundary() {
+        let redactor = redactor_for(&["word".to_owned()]);
         let text = "word swords word2 2word word";
         for first in 0..text.len() {
             for second in first..text.len() {
@@ -135,17 +135,17 @@ mod tests {
     }
 
     proptest! {
-        /// Few letters, so that secrets overlap, repeat and begin one another.
+        /// The alphabet is small, so that secrets overlap, repeat and are prefixes of each other.
         #[test]
-        fn any_split_gives_what_the_whole_gives(
+        fn any_chunking_gives_the_same_output_as_the_whole_text(
             secrets in proptest::collection::vec("[abé-]{4,10}", 1..4),
             text in "[abé -]{0,12}",
             chosen in proptest::collection::vec((0..4_usize, "[abé -]{0,4}", 0..11_usize), 0..5),
             cuts in proptest::collection::vec(any::<usize>(), 0..12),
         ) {
-            let redactor = knows(&secrets);
-            let part = |(which, between, length): &(usize, String, usize)| {
-                let secret = &secrets[which % secrets.len()];
+            let redactor = redactor_for(&secrets);
+            let part = |(index, between, length): &(usize, String, usize)| {
+                let secret = &secrets[index % secrets.len()];
                 secret.chars().take(*length).collect::<String>() + between
             };
             let text = text + &chosen.iter().map(part).collect::<String>();
@@ -154,7 +154,7 @@ mod tests {
         }
 
         #[test]
-        fn encoded_secrets_are_found_wherever_they_are_cut(
+        fn encoded_secrets_are_masked_for_every_chunk_boundary(
             secret in "[!-~]{8,24}",
             before in "[ -~]{0,9}",
             after in "[ -~]{0,9}",
@@ -163,7 +163,7 @@ mod tests {
         ) {
             let forms: Vec<String> = super::super::forms_of(&secret).into_iter().collect();
             let text = format!("{before}{}{after}", form.get(&forms));
-            let redactor = knows(&[secret]);
+            let redactor = redactor_for(&[secret]);
             let out = streamed(&redactor, &text, &cuts);
             prop_assert_eq!(out.concat(), redactor.text(&text).into_owned());
         }

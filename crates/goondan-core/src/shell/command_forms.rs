@@ -168,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_a_program_and_what_it_does() {
-        let some = |form: &str| vec![Some(form.to_owned())];
+    fn a_command_form_is_a_program_and_its_subcommand() {
+        let single = |form: &str| vec![Some(form.to_owned())];
         for (line, expected) in [
             ("git diff --stat src", "git diff *"),
             ("git diff", "git diff *"),
@@ -180,13 +180,13 @@ mod tests {
             ("pytest tests/a.py", "pytest *"),
             ("cd sub/folder", "cd sub/folder"),
         ] {
-            assert_eq!(forms(line), some(expected), "{line}");
+            assert_eq!(forms(line), single(expected), "{line}");
         }
         assert_eq!(forms("cargo fmt && cargo test").len(), 2);
     }
 
     #[test]
-    fn nobody_is_offered_what_cannot_be_judged() {
+    fn commands_that_cannot_be_judged_have_no_form() {
         for line in [
             "rm build",
             "python3 gen.py",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_prints_needs_no_write_access() {
+    fn a_command_that_only_prints_needs_no_write_access() {
         let prints = |line: &str| parts(line).iter().all(only_prints);
         for line in [
             "git log --output=goondan.yaml",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn another_command_is_of_another_form() {
+    fn different_commands_have_different_forms() {
         for line in [
             "git difftool x",
             "git diffx",

@@ -119,15 +119,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_seen_from_where_the_line_begins() {
+    fn opened_files_are_relative_to_the_start_directory_of_the_line() {
         let opened_by = |line: &str| -> Vec<String> {
             opened(line)
                 .unwrap()
                 .into_iter()
-                .flat_map(|one| {
-                    one.paths
+                .flat_map(|file| {
+                    file.paths
                         .into_iter()
-                        .map(move |path| (path, one.is_written))
+                        .map(move |path| (path, file.is_written))
                 })
                 .map(|(path, is_written)| format!("{}{path}", if is_written { ">" } else { "<" }))
                 .collect()

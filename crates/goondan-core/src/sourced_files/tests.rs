@@ -7,8 +7,7 @@ use super::*;
 /// Files that the scripts of these tests can name.
 const TEXTS: [&str; 5] = ["a.txt", "b.txt", "sub/c.txt", "my text.txt", "rules.txt"];
 
-/// Returns the files that a script runs as part of itself, relative to its directory; `None` if one is
-/// unknown.
+/// Returns the files that a script sources, relative to its directory; `None` if a file is unknown.
 fn sourced(name: &str, text: &str) -> Option<Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().to_owned();
@@ -25,11 +24,11 @@ fn sourced(name: &str, text: &str) -> Option<Vec<String>> {
         std::slice::from_ref(&folder),
         &folder,
     );
-    let below = found.files.iter().map(|file| {
+    let relative = found.files.iter().map(|file| {
         let file = file.strip_prefix(&folder).unwrap_or(file);
         file.display().to_string()
     });
-    (!found.are_unknown).then(|| below.collect())
+    (!found.are_unknown).then(|| relative.collect())
 }
 
 #[test]
@@ -167,7 +166,7 @@ fn the_files_that_a_script_sources_are_found() {
 }
 
 #[test]
-fn a_file_that_the_text_does_not_determine_is_unknown() {
+fn a_sourced_file_with_a_computed_name_is_unknown() {
     let scripts = [
         ". \"$LIB/a.txt\"",
         "source $1",
@@ -207,7 +206,7 @@ fn a_file_that_the_text_does_not_determine_is_unknown() {
         "parallel sh :::: b.txt",
         "fd . sub -x sh",
         "run-parts --regex=x sub",
-        // Data as a command or as the name of one.
+        // Data as a command or as the name of a command.
         "set -- $(cat a.txt); \"$@\"",
         "f() { \"$@\"; }\nf $(cat a.txt)",
         "function f { \"$@\"; }\nf $(cat a.txt)",
@@ -340,7 +339,7 @@ fn the_files_of_makefiles_and_manifests_are_found() {
 }
 
 #[test]
-fn files_are_found_through_each_other() {
+fn files_that_source_each_other_are_found() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().to_owned();
     for (name, text) in [
@@ -391,9 +390,9 @@ fn a_file_that_does_not_exist_yet_is_missing() {
 }
 
 proptest! {
-    /// No text makes the reader fail or recurse without a limit.
+    /// No text causes a panic or unlimited recursion.
     #[test]
-    fn any_text_is_read(text in "[.$(){}`'\"\\\\ \n;|<>a=*#]{0,200}", count in 0usize..300) {
+    fn any_text_is_read_without_panic(text in "[.$(){}`'\"\\\\ \n;|<>a=*#]{0,200}", count in 0usize..300) {
         sourced("run.sh", &text);
         sourced("run.sh", &"$(".repeat(count));
         sourced("run.sh", &"`\"$(".repeat(count));

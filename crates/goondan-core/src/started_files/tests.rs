@@ -164,7 +164,7 @@ fn the_files_of_a_command_line_are_found() {
 }
 
 #[test]
-fn a_file_that_a_server_may_load_changes_its_content() {
+fn a_change_of_a_loadable_file_changes_the_server_content() {
     let settings = |folder: &str| format!("{folder}/.npmrc");
     for (line, file) in [
         (&["node", "app"][..], "app/lib/main.js"),
@@ -240,7 +240,7 @@ fn a_file_that_a_server_may_load_changes_its_content() {
 }
 
 #[test]
-fn an_expansion_makes_the_files_of_a_server_unknown() {
+fn an_unknown_expansion_makes_the_files_of_a_server_unknown() {
     let dir = tempfile::tempdir().unwrap();
     for (line, expected) in [
         (&["sh", "-c", "exec node $PWD/x.js"][..], false),
@@ -272,7 +272,7 @@ fn an_expansion_makes_the_files_of_a_server_unknown() {
 }
 
 #[test]
-fn the_places_of_unknown_files_are_found() {
+fn paths_that_may_contain_unknown_files_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let project = dir.path();
     std::fs::create_dir_all(project.join("srv")).unwrap();
@@ -331,7 +331,7 @@ fn the_files_and_directories_that_variables_name_are_found() {
     }
 }
 
-/// Returns the found files of a program in the project, relative to it.
+/// Returns the files that are found for a program, relative to the project.
 fn found_files(
     project: &Path,
     command: &str,

@@ -64,13 +64,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_or_nothing() {
+    fn only_complete_json_lines_are_read() {
         assert_eq!(
             read(&to_line(&7).expect("JSON"), 100).expect("read"),
             Some(7)
         );
         assert_eq!(read(b"", 100).expect("read"), None);
-        assert_eq!(read(b"12", 100).expect("a torn line is the end"), None);
+        assert_eq!(read(b"12", 100).expect("an incomplete last line"), None);
         assert!(read(b"1234567890\n", 5).is_err());
         assert!(read(b"seven\n", 100).is_err());
         assert!(read(b"\n", 100).is_err());

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::support::{Bench, Engine};
+use crate::support::{LibraryFixture, MockEngine};
 
 #[tokio::test]
-async fn a_tool_asks_another_agent() {
-    let bench = Bench::new();
-    let agent = bench.example("ask_agent").await;
+async fn a_tool_can_call_another_agent() {
+    let fixture = LibraryFixture::new();
+    let agent = fixture.example("ask_agent").await;
     for export in ["ask", "ask-blocking"] {
-        let engine = Engine::new();
+        let engine = MockEngine::new();
         let output = agent
             .call_in(
                 &engine,
@@ -17,10 +17,10 @@ async fn a_tool_asks_another_agent() {
                 json!({ "agent": "writer", "question": "why?" }),
             )
             .await;
-        let output = output.expect("it answers");
+        let output = output.expect("the call succeeds");
         assert_eq!(output.output, json!({ "answer": "you asked: why?" }));
         assert_eq!(
-            *engine.heard.asked.lock().expect("not poisoned"),
+            *engine.recorded.agent_requests.lock().expect("not poisoned"),
             ["request writer: why?"]
         );
         if export == "ask" {
@@ -31,22 +31,22 @@ async fn a_tool_asks_another_agent() {
 }
 
 #[tokio::test]
-async fn the_errors_of_the_runtime_reach_the_tool_and_pass_through_it() {
-    let bench = Bench::new();
-    let agent = bench.example("ask_agent").await;
+async fn runtime_errors_reach_the_tool_and_its_caller() {
+    let fixture = LibraryFixture::new();
+    let agent = fixture.example("ask_agent").await;
     let error = agent
         .call("ask", json!({ "agent": "nobody", "question": "?" }))
         .await
-        .expect_err("it fails");
+        .expect_err("the call fails");
     assert_eq!(error.code.as_deref(), Some("AGENT_NOT_FOUND"));
     assert_eq!(error.suggestion.as_deref(), Some("ask writer"));
 }
 
 #[tokio::test]
-async fn spawn_send_list_and_catalog_work() {
-    let bench = Bench::new();
-    let agent = bench.example("ask_agent").await;
-    let engine = Engine::new();
+async fn a_tool_can_spawn_message_and_list_agents() {
+    let fixture = LibraryFixture::new();
+    let agent = fixture.example("ask_agent").await;
+    let engine = MockEngine::new();
     let output = agent
         .call_in(
             &engine,
@@ -55,31 +55,31 @@ async fn spawn_send_list_and_catalog_work() {
         )
         .await;
     let expected = json!({ "helper": "writer-1", "accepted": true, "helpers": ["writer-1"] });
-    assert_eq!(output.expect("it answers").output, expected);
+    assert_eq!(output.expect("the call succeeds").output, expected);
     assert_eq!(
-        *engine.heard.asked.lock().expect("not poisoned"),
+        *engine.recorded.agent_requests.lock().expect("not poisoned"),
         ["send writer:writer-1: write"]
     );
     let error = agent
         .call("delegate", json!({ "agent": "nobody", "task": "x" }))
         .await
-        .expect_err("it fails");
+        .expect_err("the call fails");
     assert_eq!(error.suggestion.as_deref(), Some("ask one of writer"));
 }
 
 #[tokio::test]
-async fn a_question_that_waits_ends_with_its_call() {
-    let bench = Bench::new();
-    let agent = bench.example("ask_agent").await;
+async fn a_waiting_agent_request_ends_when_its_call_is_cancelled() {
+    let fixture = LibraryFixture::new();
+    let agent = fixture.example("ask_agent").await;
     for export in ["ask", "ask-blocking"] {
-        let engine = Engine::new();
+        let engine = MockEngine::new();
         let cancel = async {
-            engine.progress().await;
+            engine.wait_for_progress().await;
             engine.context.cancellation.cancel();
         };
         let question = json!({ "agent": "silent", "question": "?" });
         let (result, ()) = tokio::join!(agent.call_in(&engine, export, question), cancel);
-        let error = result.expect_err("it was cancelled");
+        let error = result.expect_err("the call is cancelled");
         assert_eq!(error.code.as_deref(), Some("E_TOOL_CANCELLED"));
         assert_eq!(
             error.message,

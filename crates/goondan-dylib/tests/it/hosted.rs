@@ -4,32 +4,32 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Bench, Engine, compile_c, count, impatient};
+use crate::support::{LibraryFixture, MockEngine, compile_c, count, short_limits};
 
 #[tokio::test]
-async fn a_hosted_library_is_called_like_any_other() {
-    let bench = Bench::hosted(impatient());
-    let text_utils = bench.example("text_utils").await;
+async fn a_library_in_a_host_process_can_be_called() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let text_utils = fixture.example("text_utils").await;
     assert_eq!(
         text_utils.spec("uppercase").description,
         "Convert text to uppercase"
     );
-    let engine = Engine::new();
+    let engine = MockEngine::new();
     let output = text_utils
         .call_in(&engine, "uppercase", json!({ "text": "grün" }))
         .await
-        .expect("it answers");
+        .expect("the call succeeds");
     assert_eq!(output.output, json!({ "result": "GRÜN" }));
-    assert_eq!(engine.heard.lines.lock().expect("not poisoned").len(), 1);
+    assert_eq!(engine.recorded.lines.lock().expect("not poisoned").len(), 1);
 }
 
 #[tokio::test]
-async fn progress_cancellation_and_other_agents_work_over_pipes() {
-    let bench = Bench::hosted(impatient());
-    let slow = bench.example("slow").await;
-    let engine = Engine::new();
+async fn progress_cancellation_and_agent_calls_work_over_pipes() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let slow = fixture.example("slow").await;
+    let engine = MockEngine::new();
     let cancel = async {
-        engine.progress().await;
+        engine.wait_for_progress().await;
         engine.context.cancellation.cancel();
     };
     let (result, ()) = tokio::join!(
@@ -37,55 +37,55 @@ async fn progress_cancellation_and_other_agents_work_over_pipes() {
         cancel
     );
     assert_eq!(
-        result.expect_err("it was cancelled").code.as_deref(),
+        result.expect_err("the call is cancelled").code.as_deref(),
         Some("E_TOOL_CANCELLED")
     );
 
-    let agent = bench.example("ask_agent").await;
+    let agent = fixture.example("ask_agent").await;
     let output = agent
         .call("ask", json!({ "agent": "writer", "question": "why?" }))
         .await
-        .expect("it answers");
+        .expect("the call succeeds");
     assert_eq!(output.output, json!({ "answer": "you asked: why?" }));
     let error = agent
         .call("ask", json!({ "agent": "nobody", "question": "?" }))
         .await
-        .expect_err("it fails");
+        .expect_err("the call fails");
     assert_eq!(error.code.as_deref(), Some("AGENT_NOT_FOUND"));
 }
 
 #[tokio::test]
-async fn a_crash_is_one_unavailable_result_and_the_next_call_works() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.example("hostile").await;
-    let slow = Engine::new();
-    // A call that runs during the crash is also answered.
-    let (crashed, bystander) = tokio::join!(
+async fn a_crash_fails_all_running_calls_and_the_next_call_succeeds() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.example("hostile").await;
+    let slow = MockEngine::new();
+    // A call that runs during the crash also gets a result.
+    let (crashed, concurrent) = tokio::join!(
         hostile.call("crash", json!({})),
         hostile.call_in(&slow, "never", json!({}))
     );
     for error in [
-        crashed.expect_err("it crashed"),
-        bystander.expect_err("it went along"),
+        crashed.expect_err("the call crashes"),
+        concurrent.expect_err("the concurrent call also fails"),
     ] {
         assert_eq!(error.code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
         assert!(error.message.contains("signal: 6"), "{}", error.message);
     }
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
-    assert_eq!(count(&bench.libraries.counters().crashes), 1);
+    assert_eq!(count(&fixture.libraries.counters().crashes), 1);
 }
 
 #[tokio::test]
-async fn a_library_that_keeps_crashing_rests() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.example("hostile").await;
+async fn a_repeatedly_crashing_library_restarts_with_a_delay() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.example("hostile").await;
     let mut crashes = 0;
-    // The pauses grow, so that even a slow machine reaches one.
-    let resting = loop {
+    // The delays grow, so that even a slow machine observes a delay.
+    let delayed = loop {
         let error = hostile
             .call("crash", json!({}))
             .await
-            .expect_err("it crashes or rests");
+            .expect_err("the call crashes or is delayed");
         assert_eq!(error.code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
         if error.message.contains("; it restarts in ") {
             break error;
@@ -94,21 +94,21 @@ async fn a_library_that_keeps_crashing_rests() {
     };
     assert!(crashes >= 6, "{crashes}");
     assert!(
-        resting
+        delayed
             .message
             .contains(&format!("crashed {crashes} times in a row")),
         "{}",
-        resting.message
+        delayed.message
     );
 }
 
 #[tokio::test]
-async fn an_endless_loop_is_ended_with_its_host() {
-    let bench = Bench::hosted(impatient());
-    compile_c("c-hostile/hostile.c", &[], &bench.path("libspin.so"));
-    let spin = bench.open("spin").await.expect("it opens");
+async fn an_endless_loop_ends_with_its_host_process() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    compile_c("c-hostile/hostile.c", &[], &fixture.path("libspin.so"));
+    let spin = fixture.open("spin").await.expect("the library opens");
     for _ in 0..2 {
-        let engine = Engine::new();
+        let engine = MockEngine::new();
         engine.context.cancellation.cancel();
         assert!(spin.call_in(&engine, "spin", json!({})).await.is_err());
     }
@@ -122,27 +122,27 @@ async fn an_endless_loop_is_ended_with_its_host() {
 }
 
 #[tokio::test]
-async fn a_segmentation_fault_stays_in_the_host() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.c_hostile(&[]).await.expect("it opens");
+async fn a_segmentation_fault_ends_only_the_host_process() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.c_hostile(&[]).await.expect("the library opens");
     let error = hostile
         .call("crash", json!({}))
         .await
-        .expect_err("it crashed");
+        .expect_err("the call crashes");
     assert!(error.message.contains("signal: 11"), "{}", error.message);
     assert_eq!(
         hostile
             .call("ok", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         "fine"
     );
-    let error = bench
+    let error = fixture
         .c_hostile(&["CRASH"])
         .await
         .err()
-        .expect("it is refused");
+        .expect("opening fails");
     assert!(
         error.to_string().contains("crashed while it opened"),
         "{error}"
@@ -150,30 +150,30 @@ async fn a_segmentation_fault_stays_in_the_host() {
 }
 
 #[tokio::test]
-async fn what_a_library_prints_does_not_disturb_the_protocol() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.example("hostile").await;
+async fn the_output_of_a_library_does_not_disturb_the_protocol() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.example("hostile").await;
     assert_eq!(
         hostile
             .call("chatter", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         json!({ "said": true })
     );
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
-    assert_eq!(count(&bench.libraries.counters().crashes), 0);
+    assert_eq!(count(&fixture.libraries.counters().crashes), 0);
 }
 
 #[tokio::test]
-async fn a_careless_library_is_told_by_its_host() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.c_hostile(&[]).await.expect("it opens");
+async fn invalid_messages_of_a_hosted_library_are_reported() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.c_hostile(&[]).await.expect("the library opens");
     assert_eq!(
         hostile
             .call("double", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         1
     );
@@ -181,7 +181,7 @@ async fn a_careless_library_is_told_by_its_host() {
         hostile
             .call("unknown", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         json!({ "status": -2 })
     );
@@ -193,13 +193,13 @@ async fn a_careless_library_is_told_by_its_host() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_told_as_in_one_process() {
-    let bench = Bench::hosted(impatient());
-    let error = bench
+async fn open_errors_of_a_host_process_are_reported() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let error = fixture
         .c_hostile(&["MAJOR=2"])
         .await
         .err()
-        .expect("it is refused");
+        .expect("opening fails");
     assert!(
         error.to_string().contains("uses version 2 of the tool ABI"),
         "{error}"
@@ -212,27 +212,30 @@ async fn what_cannot_be_opened_is_told_as_in_one_process() {
 }
 
 #[tokio::test]
-async fn a_host_ends_with_its_last_handler() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.example("hostile").await;
-    hostile.call("linger", json!({})).await.expect("it answers");
+async fn a_host_process_ends_with_its_last_handler() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.example("hostile").await;
+    hostile
+        .call("linger", json!({}))
+        .await
+        .expect("the call succeeds");
     drop(hostile);
     assert!(
-        bench
+        fixture
             .libraries
             .shutdown(Duration::from_secs(20))
             .await
             .is_empty()
     );
-    assert_eq!(count(&bench.libraries.counters().crashes), 0);
+    assert_eq!(count(&fixture.libraries.counters().crashes), 0);
 }
 
 #[tokio::test]
-async fn a_host_that_was_shut_down_is_not_started_again() {
-    let bench = Bench::hosted(impatient());
-    let hostile = bench.example("hostile").await;
+async fn a_host_process_is_not_restarted_after_shutdown() {
+    let fixture = LibraryFixture::hosted(short_limits());
+    let hostile = fixture.example("hostile").await;
     assert!(
-        bench
+        fixture
             .libraries
             .shutdown(Duration::from_secs(20))
             .await
@@ -242,5 +245,5 @@ async fn a_host_that_was_shut_down_is_not_started_again() {
         hostile.code("fail").await.as_deref(),
         Some("E_TOOL_UNAVAILABLE")
     );
-    assert_eq!(count(&bench.libraries.counters().crashes), 0);
+    assert_eq!(count(&fixture.libraries.counters().crashes), 0);
 }

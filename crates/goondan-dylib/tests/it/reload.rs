@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::calls::until;
-use crate::support::{Bench, Engine, compile_c, count, plugin};
+use crate::calls::wait_until;
+use crate::support::{LibraryFixture, MockEngine, compile_c, count, plugin};
 
 #[tokio::test]
 async fn an_unchanged_file_is_not_loaded_again() {
-    let bench = Bench::new();
-    let first = bench.example("counter").await;
-    let second = bench.example("counter").await;
+    let fixture = LibraryFixture::new();
+    let first = fixture.example("counter").await;
+    let second = fixture.example("counter").await;
     first
         .call("increment", json!({}))
         .await
-        .expect("it answers");
+        .expect("the call succeeds");
     assert_eq!(
         second
             .call("current", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         json!({ "count": 1 })
     );
-    assert_eq!(count(&bench.libraries.counters().mapped), 1);
-    assert_eq!(count(&bench.libraries.counters().retired), 0);
+    assert_eq!(count(&fixture.libraries.counters().mapped), 1);
+    assert_eq!(count(&fixture.libraries.counters().retired), 0);
     // An approval of a call remains valid for the same code.
     assert_eq!(
         first.handler("current").code(),
@@ -34,11 +34,13 @@ async fn an_unchanged_file_is_not_loaded_again() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_loaded_beside_the_old_one() {
-    let bench = Bench::new();
-    let old = bench.example("counter").await;
-    old.call("increment", json!({})).await.expect("it answers");
-    let new = bench.example("hostile").await;
+async fn a_changed_file_is_loaded_next_to_the_old_library() {
+    let fixture = LibraryFixture::new();
+    let old = fixture.example("counter").await;
+    old.call("increment", json!({}))
+        .await
+        .expect("the call succeeds");
+    let new = fixture.example("hostile").await;
     assert_eq!(new.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
     assert!(
         old.handler("current").code().is_some()
@@ -48,55 +50,57 @@ async fn a_changed_file_is_loaded_beside_the_old_one() {
     assert_eq!(
         old.call("increment", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         json!({ "count": 2 })
     );
-    assert_eq!(count(&bench.libraries.counters().retired), 0);
+    assert_eq!(count(&fixture.libraries.counters().retired), 0);
     drop(old);
-    until(|| count(&bench.libraries.counters().retired) == 1).await;
-    assert_eq!(count(&bench.libraries.counters().mapped), 2);
+    wait_until(|| count(&fixture.libraries.counters().retired) == 1).await;
+    assert_eq!(count(&fixture.libraries.counters().mapped), 2);
 }
 
 #[tokio::test]
-async fn a_running_call_keeps_its_library() {
-    let bench = Bench::new();
-    let slow = bench.example("slow").await;
-    let engine = Engine::new();
-    let swap = async {
-        engine.progress().await;
-        let new = bench.example("counter").await;
-        new.call("increment", json!({})).await.expect("it answers");
-        assert_eq!(count(&bench.libraries.counters().retired), 0);
+async fn a_running_call_keeps_its_library_loaded() {
+    let fixture = LibraryFixture::new();
+    let slow = fixture.example("slow").await;
+    let engine = MockEngine::new();
+    let replace_library = async {
+        engine.wait_for_progress().await;
+        let new = fixture.example("counter").await;
+        new.call("increment", json!({}))
+            .await
+            .expect("the call succeeds");
+        assert_eq!(count(&fixture.libraries.counters().retired), 0);
         engine.context.cancellation.cancel();
     };
     let call = async {
         let handler = slow.handler("wait");
         drop(slow);
         let Err(error) = handler.call(&engine.context, serde_json::Map::new()).await else {
-            panic!("it waits")
+            panic!("the call did not wait")
         };
         assert_eq!(error.message, "the call was cancelled");
     };
-    tokio::join!(call, swap);
-    until(|| count(&bench.libraries.counters().retired) == 2).await;
+    tokio::join!(call, replace_library);
+    wait_until(|| count(&fixture.libraries.counters().retired) == 2).await;
 }
 
 #[tokio::test]
-async fn a_broken_file_leaves_the_old_library_serving() {
-    let bench = Bench::new();
-    let old = bench.example("counter").await;
+async fn an_invalid_file_leaves_the_old_library_in_use() {
+    let fixture = LibraryFixture::new();
+    let old = fixture.example("counter").await;
     std::fs::write(
-        bench.path("libsubject.so"),
+        fixture.path("libsubject.so"),
         b"not a library, and longer than a header",
     )
     .expect("written");
-    assert!(bench.open("subject").await.is_err());
-    assert!(bench.c_hostile(&["MAJOR=2"]).await.is_err());
+    assert!(fixture.open("subject").await.is_err());
+    assert!(fixture.c_hostile(&["MAJOR=2"]).await.is_err());
     assert_eq!(
         old.call("increment", json!({}))
             .await
-            .expect("it answers")
+            .expect("the call succeeds")
             .output,
         json!({ "count": 1 })
     );
@@ -104,47 +108,47 @@ async fn a_broken_file_leaves_the_old_library_serving() {
 
 #[tokio::test]
 async fn two_tools_with_the_same_entry_share_one_library() {
-    let bench = Bench::new();
-    std::fs::copy(plugin("counter"), bench.path("libsubject.so")).expect("copied");
-    let (first, second) = tokio::join!(bench.open("subject"), bench.open("subject"));
+    let fixture = LibraryFixture::new();
+    std::fs::copy(plugin("counter"), fixture.path("libsubject.so")).expect("copied");
+    let (first, second) = tokio::join!(fixture.open("subject"), fixture.open("subject"));
     first
-        .expect("it opens")
+        .expect("the library opens")
         .call("increment", json!({}))
         .await
-        .expect("it answers");
+        .expect("the call succeeds");
     let output = second
-        .expect("it opens")
+        .expect("the library opens")
         .call("current", json!({}))
         .await
-        .expect("it answers");
+        .expect("the call succeeds");
     assert_eq!(output.output, json!({ "count": 1 }));
 }
 
 #[tokio::test]
-async fn shutdown_ends_calls_and_joins_what_can_be_joined() {
-    let bench = Bench::new();
-    let slow = bench.example("slow").await;
+async fn shutdown_ends_calls_and_reports_blocked_libraries() {
+    let fixture = LibraryFixture::new();
+    let slow = fixture.example("slow").await;
     let stuck = {
-        let other = bench.path("libstuck.so");
+        let other = fixture.path("libstuck.so");
         compile_c("c-hostile/hostile.c", &[], &other);
-        bench.open("stuck").await.expect("it opens")
+        fixture.open("stuck").await.expect("the library opens")
     };
-    let (waiting, blocked) = (Engine::new(), Engine::new());
+    let (waiting, blocked) = (MockEngine::new(), MockEngine::new());
     blocked.context.cancellation.cancel();
     stuck
         .call_in(&blocked, "block", json!({}))
         .await
-        .expect_err("it was cancelled");
+        .expect_err("the call is cancelled");
     let shutdown = async {
-        waiting.progress().await;
-        bench.libraries.shutdown(Duration::from_millis(300)).await
+        waiting.wait_for_progress().await;
+        fixture.libraries.shutdown(Duration::from_millis(300)).await
     };
-    let (wait, left) = tokio::join!(slow.call_in(&waiting, "wait", json!({})), shutdown);
+    let (wait, not_ended) = tokio::join!(slow.call_in(&waiting, "wait", json!({})), shutdown);
     assert_eq!(
-        wait.expect_err("it ended").code.as_deref(),
+        wait.expect_err("the call ends").code.as_deref(),
         Some("E_TOOL_UNAVAILABLE")
     );
-    assert_eq!(left, ["libstuck.so"]);
+    assert_eq!(not_ended, ["libstuck.so"]);
     assert_eq!(
         slow.code("wait").await.as_deref(),
         Some("E_TOOL_UNAVAILABLE")

@@ -1,4 +1,4 @@
-//! Builds the example libraries, and provides a mock engine.
+//! Builds the example libraries and provides a mock engine.
 
 #[path = "../../../../tests/src/nested_cargo.rs"]
 pub(crate) mod nested_cargo;
@@ -126,15 +126,15 @@ pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
         .arg("-o")
         .arg(target)
         .status()
-        .expect("`cc` is there: Rust links with it");
+        .expect("`cc` exists, because Rust links with it");
     assert!(
         status.success(),
         "{source} does not compile with {defines:?}"
     );
 }
 
-/// A directory with libraries, and the source that opens them.
-pub(crate) struct Bench {
+/// Directory with libraries, and the loader that opens them.
+pub(crate) struct LibraryFixture {
     pub(crate) folder: TempDir,
     pub(crate) libraries: DynamicLibraries,
 }
@@ -143,8 +143,8 @@ pub(crate) fn count(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Returns short limits, so that tests do not wait.
-pub(crate) fn impatient() -> LibraryLimits {
+/// Returns short time limits, so that tests are fast.
+pub(crate) fn short_limits() -> LibraryLimits {
     LibraryLimits {
         open_timeout: Duration::from_secs(20),
         cancel_grace: Duration::from_millis(50),
@@ -154,22 +154,22 @@ pub(crate) fn impatient() -> LibraryLimits {
     }
 }
 
-impl Bench {
-    pub(crate) fn new() -> Bench {
-        Bench::with_limits(impatient())
+impl LibraryFixture {
+    pub(crate) fn new() -> LibraryFixture {
+        LibraryFixture::with_limits(short_limits())
     }
 
-    pub(crate) fn with_limits(limits: LibraryLimits) -> Bench {
+    pub(crate) fn with_limits(limits: LibraryLimits) -> LibraryFixture {
         let folder = tempfile::tempdir().expect("a folder");
         let libraries = DynamicLibraries::new(folder.path().join("staging"), limits);
-        Bench { folder, libraries }
+        LibraryFixture { folder, libraries }
     }
 
-    pub(crate) fn hosted(limits: LibraryLimits) -> Bench {
+    pub(crate) fn hosted(limits: LibraryLimits) -> LibraryFixture {
         let folder = tempfile::tempdir().expect("a folder");
         let libraries =
             DynamicLibraries::hosted(folder.path().join("staging"), limits, host_command());
-        Bench { folder, libraries }
+        LibraryFixture { folder, libraries }
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
@@ -191,7 +191,7 @@ impl Bench {
     /// Copies the library of an example into the directory, and opens it.
     pub(crate) async fn example(&self, name: &str) -> Exports {
         std::fs::copy(plugin(name), self.path("libsubject.so")).expect("copied");
-        self.open("libsubject.so").await.expect("it opens")
+        self.open("libsubject.so").await.expect("the library opens")
     }
 
     /// Compiles the hostile C library into the directory, and opens it.
@@ -224,13 +224,13 @@ impl Exports {
             .exports
             .iter()
             .find(|(spec, _)| spec.name == export)
-            .expect("there is such an export")
+            .expect("the export exists")
             .0
     }
 
     pub(crate) fn handler(&self, export: &str) -> Arc<dyn ToolHandler> {
         let found = self.0.exports.iter().find(|(spec, _)| spec.name == export);
-        Arc::clone(&found.expect("there is such an export").1)
+        Arc::clone(&found.expect("the export exists").1)
     }
 
     /// Calls an export with a new context.
@@ -239,17 +239,17 @@ impl Exports {
         export: &str,
         arguments: Value,
     ) -> Result<ToolOutput, HandlerError> {
-        self.call_in(&Engine::new(), export, arguments).await
+        self.call_in(&MockEngine::new(), export, arguments).await
     }
 
     pub(crate) async fn call_in(
         &self,
-        engine: &Engine,
+        engine: &MockEngine,
         export: &str,
         arguments: Value,
     ) -> Result<ToolOutput, HandlerError> {
         let Value::Object(arguments) = arguments else {
-            panic!("arguments are an object")
+            panic!("the arguments are not an object")
         };
         self.handler(export).call(&engine.context, arguments).await
     }
@@ -258,28 +258,28 @@ impl Exports {
     pub(crate) async fn code(&self, export: &str) -> Option<String> {
         self.call(export, serde_json::json!({}))
             .await
-            .expect_err("it fails")
+            .expect_err("the call fails")
             .code
     }
 }
 
-/// A mock engine: a context, and the messages received through it.
-pub(crate) struct Engine {
+/// Mock engine: a tool context and the calls that it records.
+pub(crate) struct MockEngine {
     pub(crate) context: ToolContext,
-    pub(crate) heard: Arc<RecordedCalls>,
+    pub(crate) recorded: Arc<RecordedCalls>,
 }
 
 #[derive(Default)]
 pub(crate) struct RecordedCalls {
     pub(crate) lines: Mutex<Vec<(LogLevel, String, JsonObject)>>,
     pub(crate) titles: Mutex<Vec<String>>,
-    pub(crate) asked: Mutex<Vec<String>>,
-    said: Notify,
+    pub(crate) agent_requests: Mutex<Vec<String>>,
+    activity: Notify,
 }
 
-impl Engine {
-    pub(crate) fn new() -> Engine {
-        let heard = Arc::new(RecordedCalls::default());
+impl MockEngine {
+    pub(crate) fn new() -> MockEngine {
+        let recorded = Arc::new(RecordedCalls::default());
         let message = Message {
             id: "m1".to_owned(),
             data: MessageData {
@@ -305,17 +305,17 @@ impl Engine {
             granted: Default::default(),
             approved_files: Default::default(),
             approved_code: None,
-            runtime: Arc::clone(&heard) as _,
-            logger: Arc::clone(&heard) as _,
-            progress: Arc::clone(&heard) as _,
+            runtime: Arc::clone(&recorded) as _,
+            logger: Arc::clone(&recorded) as _,
+            progress: Arc::clone(&recorded) as _,
             cancellation: CancellationToken::new(),
         };
-        Engine { context, heard }
+        MockEngine { context, recorded }
     }
 
-    /// Waits for the first progress update of the call.
-    pub(crate) async fn progress(&self) {
-        self.heard.said.notified().await;
+    /// Waits for the first progress update or agent request of the call.
+    pub(crate) async fn wait_for_progress(&self) {
+        self.recorded.activity.notified().await;
     }
 }
 
@@ -334,11 +334,11 @@ impl ProgressSink for RecordedCalls {
             .lock()
             .expect("not poisoned")
             .push(title.to_owned());
-        self.said.notify_one();
+        self.activity.notify_one();
     }
 }
 
-/// Answers with the input. The agent `silent` never answers, and `nobody` does not exist.
+/// Echoes the input. The agent `silent` never answers, and the agent `nobody` does not exist.
 #[async_trait]
 impl AgentToolRuntime for RecordedCalls {
     async fn request(
@@ -347,11 +347,11 @@ impl AgentToolRuntime for RecordedCalls {
         event: AgentEventInput,
         options: RequestOptions,
     ) -> Result<AgentRequestResult, HandlerError> {
-        self.asked
+        self.agent_requests
             .lock()
             .expect("not poisoned")
             .push(format!("request {target}: {}", event.input));
-        self.said.notify_one();
+        self.activity.notify_one();
         match target {
             "nobody" => Err(HandlerError::new("no agent `nobody`")
                 .code(Code::AGENT_NOT_FOUND)
@@ -374,7 +374,7 @@ impl AgentToolRuntime for RecordedCalls {
         event: AgentEventInput,
     ) -> Result<AgentSendResult, HandlerError> {
         let key = event.instance_key.unwrap_or_default();
-        self.asked
+        self.agent_requests
             .lock()
             .expect("not poisoned")
             .push(format!("send {target}:{key}: {}", event.input));

@@ -53,7 +53,7 @@ mod tests {
     use chrono::TimeDelta;
 
     #[test]
-    fn a_chain_ends_where_another_user_took_a_conversation_over() {
+    fn a_call_chain_ends_when_another_user_takes_over_its_conversation() {
         let id = InstanceId::new;
         let (alice, bob, helper) = (id("a", "alice"), id("b", "bob"), id("c", "bob"));
         let at = |seconds| DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds);
@@ -62,7 +62,7 @@ mod tests {
             let released_at = |id: &InstanceId| (*id == bob).then(|| at(10));
             has_ended(&callers, target, at(since), released_at)
         };
-        // `bob` was taken over at second 10.
+        // Another user took `bob` over at second 10.
         assert!(ended(&[&alice], &bob, 9));
         assert!(ended(&[&alice, &bob], &helper, 9));
         assert!(!ended(&[&alice], &bob, 11));

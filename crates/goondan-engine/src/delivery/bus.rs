@@ -226,30 +226,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_observer_is_told_where_it_happens_until_it_has_heard_enough() {
+    fn observers_run_synchronously_until_they_return_false() {
         let store = Arc::new(MemoryStore::new("/nowhere".into()));
         let bus = EventBus::new(store, Arc::new(SystemClock), SecretRedactor::new(), None);
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let notes = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let texts = Arc::clone(&received);
         bus.observe(Box::new(move |event| {
             let SwarmEvent::Text { delta, .. } = event else {
                 return false;
             };
-            let mut notes = notes.lock().unwrap();
-            notes.push(delta.clone());
-            notes.len() < 2
+            let mut texts = texts.lock().unwrap();
+            texts.push(delta.clone());
+            texts.len() < 2
         }));
-        let mut all = bus.subscribe();
-        for (delta, until_then) in [("a", 1), ("b", 2), ("c", 2)] {
+        let mut subscriber = bus.subscribe();
+        for (delta, expected) in [("a", 1), ("b", 2), ("c", 2)] {
             let (instance, turn_id) = (InstanceId::new("a", "main"), "t".to_owned());
             bus.publish(SwarmEvent::Text {
                 instance,
                 turn_id,
                 delta: delta.to_owned(),
             });
-            // Nothing ran in between that could have passed it on.
-            assert_eq!(heard.lock().unwrap().len(), until_then, "{delta}");
-            assert!(all.try_recv().is_ok(), "who subscribes hears all of it");
+            // No other task has run since `publish`, so the observer runs inside it.
+            assert_eq!(received.lock().unwrap().len(), expected, "{delta}");
+            assert!(
+                subscriber.try_recv().is_ok(),
+                "a subscriber receives every event"
+            );
         }
     }
 }

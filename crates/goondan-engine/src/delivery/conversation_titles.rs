@@ -89,10 +89,10 @@ mod tests {
             (None, None),
         ] {
             titles.set(&store, &id, title).await.unwrap();
-            let of_cache = titles.all(&store).await.unwrap();
-            let of_store = ConversationTitles::default().all(&store).await.unwrap();
-            assert_eq!(of_cache.get(&id).map(String::as_str), expected);
-            assert_eq!(of_store, of_cache);
+            let cached = titles.all(&store).await.unwrap();
+            let stored = ConversationTitles::default().all(&store).await.unwrap();
+            assert_eq!(cached.get(&id).map(String::as_str), expected);
+            assert_eq!(stored, cached);
         }
         let record = store.get(&id, TITLE_RECORD).await.unwrap();
         assert_eq!(record.map(|record| record.value), Some(Value::Null));

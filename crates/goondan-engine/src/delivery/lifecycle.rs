@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_instances_retire_and_retired_ones_go() {
+    fn idle_instances_retire_and_retired_instances_are_deleted() {
         let instances = [
             idle("old", 0),
             idle("fresh", 1),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_makes_nothing_due() {
+    fn no_instance_is_due_after_the_clock_is_set_back() {
         let due = due_instances([idle("old", 0)].into_iter(), at(-100), &LIFECYCLE);
         assert_eq!(
             due,
@@ -177,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_bounded() {
-        let of = |ttl, gc_grace| check_interval(&ConversationRetention { ttl, gc_grace });
+    fn check_intervals_are_bounded() {
+        let interval_of = |ttl, gc_grace| check_interval(&ConversationRetention { ttl, gc_grace });
         let day = Duration::from_secs(86_400);
         assert_eq!(check_interval(&LIFECYCLE), Duration::from_millis(1_250));
-        assert_eq!(of(day, Some(Duration::ZERO)), MIN_CHECK_INTERVAL);
-        assert_eq!(of(day, None), MAX_CHECK_INTERVAL);
+        assert_eq!(interval_of(day, Some(Duration::ZERO)), MIN_CHECK_INTERVAL);
+        assert_eq!(interval_of(day, None), MAX_CHECK_INTERVAL);
     }
 }

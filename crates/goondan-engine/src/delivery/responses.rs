@@ -148,7 +148,7 @@ mod tests {
     use goondan_store::suite::samples::{event, instance};
 
     #[test]
-    fn an_answer_brings_back_what_bounded_the_turn_that_asked() {
+    fn an_answer_carries_the_terms_of_the_calling_turn() {
         let terms = TurnTerms {
             narrowing: Some(ToolAllowlist::of_exports(["fs__read"])),
             bound_by: BTreeSet::from(["careful".to_owned()]),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_three_is_found_and_told_in_order() {
+    fn a_cycle_of_three_agents_is_reported_in_order() {
         let mut waits = WaitGraph::default();
         waits.wait(&id("a"), &id("b")).unwrap();
         waits.wait(&id("b"), &id("c")).unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_oneself_is_a_ring_of_one() {
+    fn a_self_call_is_a_cycle() {
         assert_eq!(
             WaitGraph::default().wait(&id("a"), &id("a")).unwrap_err(),
             [id("a"), id("a")]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_another_instance() {
+    fn a_call_of_the_same_agent_with_another_key_is_not_a_cycle() {
         let mut waits = WaitGraph::default();
         waits
             .wait(&id("a"), &InstanceId::new("a", "other"))
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_closes_no_ring() {
+    fn a_finished_wait_does_not_form_a_cycle() {
         let mut waits = WaitGraph::default();
         waits.wait(&id("a"), &id("b")).unwrap();
         waits.wait(&id("a"), &id("b")).unwrap();

@@ -95,21 +95,22 @@ mod tests {
         let Value::Object(config) = config else {
             unreachable!("a config is an object")
         };
-        let made = (find(name).unwrap().make)(config, &ToolCatalog::new(Vec::new()));
-        made.err().expect("the config is wrong")
+        let extension = (find(name).unwrap().make)(config, &ToolCatalog::new(Vec::new()));
+        extension.err().expect("the config is invalid")
     }
 
     #[test]
-    fn the_table_is_sorted_and_every_default_config_is_right() {
+    fn builtins_are_sorted_and_accept_an_empty_config() {
         assert!(names().is_sorted());
         for builtin in BUILTINS {
-            let made = (builtin.make)(JsonObject::new(), &ToolCatalog::new(Vec::new())).unwrap();
-            assert_eq!(made.name(), builtin.name);
+            let extension =
+                (builtin.make)(JsonObject::new(), &ToolCatalog::new(Vec::new())).unwrap();
+            assert_eq!(extension.name(), builtin.name);
         }
     }
 
     #[test]
-    fn no_extension_takes_an_unknown_field() {
+    fn every_extension_rejects_an_unknown_field() {
         for name in names() {
             let problem = problem(name, json!({"nope": 1}));
             assert_eq!(problem.field, "nope", "{name}");
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_told_with_its_field() {
+    fn an_invalid_value_is_reported_with_its_field() {
         for (name, config, field) in [
             (
                 "context-message",
@@ -170,7 +171,7 @@ mod tests {
 
     /// The error about an unknown field lists the valid fields.
     #[test]
-    fn each_field_is_documented() {
+    fn each_config_field_is_documented() {
         let docs = include_str!("../../../../docs/extensions.md");
         for name in names() {
             let section = docs

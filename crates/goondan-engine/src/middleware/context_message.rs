@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    fn told(config: &ContextMessageConfig, event: &AgentEvent) -> String {
+    fn context_text(config: &ContextMessageConfig, event: &AgentEvent) -> String {
         let agents = AgentCatalog {
             swarm_name: "pair".to_owned(),
             entry_agent: "boss".to_owned(),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn all_segments_come_in_their_order() {
+    fn all_segments_appear_in_order() {
         let config = ContextMessageConfig {
             include_agent_prompt: true,
             include_swarm_catalog: true,
@@ -313,25 +313,25 @@ mod tests {
             include_route_summary: true,
             swarm_catalog_instruction: "Ask boss first.".to_owned(),
         };
-        insta::assert_snapshot!(told(&config, &event(&["boss"], true)));
+        insta::assert_snapshot!(context_text(&config, &event(&["boss"], true)));
     }
 
     #[test]
-    fn an_input_from_outside_has_no_caller() {
+    fn an_external_input_has_no_caller() {
         let config = ContextMessageConfig {
             include_call_context: true,
             include_route_summary: true,
             ..ContextMessageConfig::default()
         };
-        insta::assert_snapshot!(told(&config, &event(&[], false)));
+        insta::assert_snapshot!(context_text(&config, &event(&[], false)));
     }
 
     #[test]
-    fn a_route_alone_says_nothing() {
+    fn a_route_summary_without_another_origin_segment_is_empty() {
         let config = ContextMessageConfig {
             include_route_summary: true,
             ..ContextMessageConfig::default()
         };
-        assert_eq!(told(&config, &event(&["boss"], false)), "");
+        assert_eq!(context_text(&config, &event(&["boss"], false)), "");
     }
 }

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_becomes_text_once() {
+    fn an_answer_is_formatted_only_once() {
         let message = answer(metadata(json!({})), r#"{"response": "42\nor so"}"#);
         let formatted_once = format_response(&message, false).unwrap();
         insta::assert_snapshot!(formatted_once.text());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_tells_its_code() {
+    fn a_failed_answer_contains_its_error_code() {
         let more = json!({"status": "error", "errorCode": "AGENT_REQUEST_FAILED", "errorMessage": "it gave up", "traceId": "t1", "requestEventId": "evt-1"});
         insta::assert_snapshot!(
             format_response(&answer(metadata(more), "{}"), true)
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn other_metadata_is_left_alone() {
+    fn messages_without_response_metadata_are_not_formatted() {
         assert_eq!(
             format_response(&answer(json!({"status": "ok"}), "x"), false),
             None

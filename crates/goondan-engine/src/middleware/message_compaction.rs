@@ -455,77 +455,74 @@ mod tests {
         }
     }
 
-    fn compacted(words: &str, config: &CompactionConfig) -> String {
-        let messages = conversation(words);
+    fn compact(kinds: &str, config: &CompactionConfig) -> String {
+        let messages = conversation(kinds);
         let last = messages.last().map(|message| message.id.clone());
-        let gone = outdated_indexes(config, &messages, CompactionCause::TurnStart, |message| {
+        let removed = outdated_indexes(config, &messages, CompactionCause::TurnStart, |message| {
             is_pinned(message) || Some(&message.id) == last.as_ref()
         });
-        remaining_ids(&messages, &gone)
+        remaining_ids(&messages, &removed)
     }
 
     #[test]
-    fn nothing_goes_while_both_limits_hold() {
+    fn nothing_is_removed_within_both_limits() {
         assert_eq!(
-            compacted("u a u a u", &config(5, 0, SummaryBy::Plain)),
+            compact("u a u a u", &config(5, 0, SummaryBy::Plain)),
             "u0 a1 u2 a3 u4"
         );
     }
 
     #[test]
-    fn a_plain_summary_takes_the_place_of_as_little_as_possible() {
+    fn a_plain_summary_replaces_as_few_messages_as_possible() {
         assert_eq!(
-            compacted("u a u a u", &config(4, 2, SummaryBy::Plain)),
+            compact("u a u a u", &config(4, 2, SummaryBy::Plain)),
             "u2 a3 u4"
         );
     }
 
     #[test]
-    fn a_written_summary_takes_the_place_of_all_but_the_last() {
+    fn a_model_summary_replaces_all_but_the_retained_messages() {
         assert_eq!(
-            compacted("u a u a u a u a u", &config(8, 1, SummaryBy::Model)),
+            compact("u a u a u a u a u", &config(8, 1, SummaryBy::Model)),
             "u8"
         );
         assert_eq!(
-            compacted("u a u a u a u a u", &config(8, 3, SummaryBy::Model)),
+            compact("u a u a u a u a u", &config(8, 3, SummaryBy::Model)),
             "u6 a7 u8"
         );
     }
 
     #[test]
-    fn what_is_retained_begins_with_a_question() {
+    fn retained_messages_begin_with_a_user_message() {
         assert_eq!(
-            compacted("u a u c r a u", &config(6, 2, SummaryBy::Model)),
+            compact("u a u c r a u", &config(6, 2, SummaryBy::Model)),
             "u2 c3 r4 a5 u6"
         );
     }
 
     #[test]
-    fn what_is_retained_goes_where_the_limits_need_it() {
-        assert_eq!(
-            compacted("u c r a u", &config(3, 4, SummaryBy::Plain)),
-            "u4"
-        );
+    fn retained_messages_are_removed_when_the_limits_require_it() {
+        assert_eq!(compact("u c r a u", &config(3, 4, SummaryBy::Plain)), "u4");
     }
 
     #[test]
-    fn truncate_leaves_only_what_must_stay() {
+    fn truncate_keeps_only_the_protected_messages() {
         let config = CompactionConfig {
             mode: CompactionMode::Truncate,
             ..config(4, 4, SummaryBy::Plain)
         };
-        assert_eq!(compacted("u s! u a u", &config), "s!1 u4");
+        assert_eq!(compact("u s! u a u", &config), "s!1 u4");
     }
 
     #[test]
-    fn characters_count_like_messages() {
+    fn the_character_limit_removes_messages_like_the_message_limit() {
         let config = CompactionConfig {
             max_characters: NonZeroUsize::new(30),
             append_summary: false,
             ..CompactionConfig::default()
         };
         assert_eq!(
-            compacted(
+            compact(
                 "u a u a u",
                 &CompactionConfig {
                     retain_last_messages: 0,
@@ -538,7 +535,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_limit_holds_and_pairs_stay_whole(
+        fn compaction_respects_the_limit_and_keeps_call_result_pairs(
             messages in conversations(),
             max in 2usize..20,
             retain in 0usize..6,
@@ -546,19 +543,19 @@ mod tests {
             truncate in any::<bool>(),
             step in any::<bool>(),
         ) {
-            let by = if model { SummaryBy::Model } else { SummaryBy::Plain };
+            let summary_by = if model { SummaryBy::Model } else { SummaryBy::Plain };
             let mode = if truncate { CompactionMode::Truncate } else { CompactionMode::Remove };
-            let config = CompactionConfig { mode, ..config(max, retain, by) };
+            let config = CompactionConfig { mode, ..config(max, retain, summary_by) };
             let cause = if step { CompactionCause::Step(1) } else { CompactionCause::TurnStart };
-            let gone = outdated_indexes(&config, &messages, cause, is_pinned);
-            assert_pairs_are_whole(&messages, &gone);
-            prop_assert!(gone.iter().all(|index| !is_pinned(&messages[*index])));
-            let left: Vec<_> = (0..messages.len()).filter(|i| !gone.contains(i)).map(|i| Arc::clone(&messages[i])).collect();
-            let mut rest = ConversationTrim::new(&left, is_pinned);
-            rest.drop_oldest(0, |_| true);
-            let with_summary = left.len() + usize::from(!gone.is_empty());
-            prop_assert!(with_summary <= max || rest.removed_indexes().is_empty());
-            prop_assert!(messages.len() > max || gone.is_empty());
+            let removed = outdated_indexes(&config, &messages, cause, is_pinned);
+            assert_pairs_are_whole(&messages, &removed);
+            prop_assert!(removed.iter().all(|index| !is_pinned(&messages[*index])));
+            let left: Vec<_> = (0..messages.len()).filter(|i| !removed.contains(i)).map(|i| Arc::clone(&messages[i])).collect();
+            let mut remaining = ConversationTrim::new(&left, is_pinned);
+            remaining.drop_oldest(0, |_| true);
+            let with_summary = left.len() + usize::from(!removed.is_empty());
+            prop_assert!(with_summary <= max || remaining.removed_indexes().is_empty());
+            prop_assert!(messages.len() > max || removed.is_empty());
         }
     }
 }

@@ -99,54 +99,55 @@ mod tests {
     };
     use super::*;
 
-    fn window(words: &str, max_messages: usize) -> String {
-        let messages = conversation(words);
-        let gone = indexes_outside(&messages, max_messages, is_pinned);
-        remaining_ids(&messages, &gone)
+    fn ids_in_window(kinds: &str, max_messages: usize) -> String {
+        let messages = conversation(kinds);
+        let removed = indexes_outside(&messages, max_messages, is_pinned);
+        remaining_ids(&messages, &removed)
     }
 
     #[test]
-    fn the_oldest_messages_go() {
-        assert_eq!(window("u a u a u", 3), "u2 a3 u4");
-        assert_eq!(window("u a u a u", 5), "u0 a1 u2 a3 u4");
+    fn the_oldest_messages_are_removed() {
+        assert_eq!(ids_in_window("u a u a u", 3), "u2 a3 u4");
+        assert_eq!(ids_in_window("u a u a u", 5), "u0 a1 u2 a3 u4");
     }
 
     #[test]
-    fn a_call_goes_with_its_result() {
-        assert_eq!(window("u c r a u", 4), "u4");
-        assert_eq!(window("u a u c r a u", 5), "u2 c3 r4 a5 u6");
+    fn a_tool_call_is_removed_with_its_result() {
+        assert_eq!(ids_in_window("u c r a u", 4), "u4");
+        assert_eq!(ids_in_window("u a u c r a u", 5), "u2 c3 r4 a5 u6");
     }
 
     #[test]
-    fn a_window_does_not_begin_with_an_answer() {
-        assert_eq!(window("u a u a u", 4), "u2 a3 u4");
+    fn a_window_does_not_begin_with_a_model_answer() {
+        assert_eq!(ids_in_window("u a u a u", 4), "u2 a3 u4");
     }
 
     #[test]
-    fn pinned_messages_stay_with_what_belongs_to_them() {
-        assert_eq!(window("s! u a u", 2), "s!0 u3");
-        assert_eq!(window("u c r! a u", 1), "c1 r!2");
+    fn pinned_messages_and_the_call_of_a_pinned_result_stay() {
+        assert_eq!(ids_in_window("s! u a u", 2), "s!0 u3");
+        assert_eq!(ids_in_window("u c r! a u", 1), "c1 r!2");
     }
 
     #[test]
-    fn a_result_without_a_call_goes_even_from_a_short_conversation() {
-        assert_eq!(window("r u a", 10), "u1 a2");
+    fn a_result_without_a_call_is_removed_below_the_limit() {
+        assert_eq!(ids_in_window("r u a", 10), "u1 a2");
     }
 
     proptest! {
         #[test]
-        fn the_limit_holds_and_pairs_stay_whole(messages in conversations(), max in 1usize..20) {
-            let gone = indexes_outside(&messages, max, is_pinned);
-            assert_pairs_are_whole(&messages, &gone);
-            let is_gone = |index: &usize| gone.contains(index);
-            prop_assert!((0..messages.len()).filter(is_gone).all(|index| !is_pinned(&messages[index])));
-            let left: Vec<_> = (0..messages.len()).filter(|index| !is_gone(index)).map(|i| Arc::clone(&messages[i])).collect();
-            let only_what_must_stay = {
-                let mut rest = ConversationTrim::new(&left, is_pinned);
-                rest.drop_oldest(0, |_| true);
-                rest.removed_indexes().is_empty()
+        fn a_window_respects_the_limit_and_keeps_call_result_pairs(messages in conversations(), max in 1usize..20) {
+            let removed = indexes_outside(&messages, max, is_pinned);
+            assert_pairs_are_whole(&messages, &removed);
+            let is_removed = |index: &usize| removed.contains(index);
+            let mut removed_indexes = (0..messages.len()).filter(is_removed);
+            prop_assert!(removed_indexes.all(|index| !is_pinned(&messages[index])));
+            let left: Vec<_> = (0..messages.len()).filter(|index| !is_removed(index)).map(|i| Arc::clone(&messages[i])).collect();
+            let only_protected_messages = {
+                let mut remaining = ConversationTrim::new(&left, is_pinned);
+                remaining.drop_oldest(0, |_| true);
+                remaining.removed_indexes().is_empty()
             };
-            prop_assert!(left.len() <= max || only_what_must_stay);
+            prop_assert!(left.len() <= max || only_protected_messages);
             prop_assert_eq!(indexes_outside(&left, max, is_pinned), Vec::<usize>::new());
         }
     }

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_taken_off_and_nothing_else_is() {
+    fn only_a_surrounding_code_fence_is_removed() {
         assert_eq!(without_fence("```json\n{\"a\": 1}\n```\n"), "{\"a\": 1}");
         assert_eq!(without_fence(" ```\n[]\n``` "), "[]");
         assert_eq!(without_fence("{\"a\": \"```\"}"), "{\"a\": \"```\"}");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_tool_is_made_of_its_parts() {
+    fn the_answer_tool_has_the_reserved_name() {
         assert_eq!(
             answer_tool(&serde_json::json!({"type": "object"}))
                 .name

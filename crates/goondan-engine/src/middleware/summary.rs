@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_summary_fits_its_room() {
+    fn a_plain_summary_does_not_exceed_its_maximum_overhead() {
         let removed = RemovedMessages {
             messages: u64::MAX,
             characters: u64::MAX,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_counts_as_what_it_stands_for() {
+    fn a_summary_counts_as_the_messages_it_replaces() {
         let mut messages = conversation("s u");
         let earlier = RemovedMessages {
             messages: 10,
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_tells_calls_and_results() {
+    fn a_transcript_contains_calls_and_results() {
         insta::assert_snapshot!(transcript(&conversation("s u c r a"), usize::MAX));
     }
 
     #[test]
-    fn a_long_transcript_shows_its_end() {
+    fn a_long_transcript_is_cut_at_the_beginning() {
         let mut messages = conversation("u u");
         let long = MessagePart::text("ä".repeat(MAX_TEXT_CHARS + 5));
         let mut first = (*messages[0]).clone();

@@ -495,7 +495,7 @@ mod tests {
         ]
     }
 
-    fn found(query: &str, limit: usize) -> Vec<String> {
+    fn find_names(query: &str, limit: usize) -> Vec<String> {
         search(&tools(), query, limit)
             .into_iter()
             .map(|tool| tool.name.clone())
@@ -503,15 +503,15 @@ mod tests {
     }
 
     #[test]
-    fn all_words_must_occur_in_any_case() {
-        assert_eq!(found("WEATHER", 9), ["weather__now"]);
-        assert_eq!(found("send message", 9), ["mail__send"]);
-        assert_eq!(found("send weather", 9), Vec::<String>::new());
+    fn a_match_contains_all_words_ignoring_case() {
+        assert_eq!(find_names("WEATHER", 9), ["weather__now"]);
+        assert_eq!(find_names("send message", 9), ["mail__send"]);
+        assert_eq!(find_names("send weather", 9), Vec::<String>::new());
     }
 
     #[test]
-    fn names_weigh_more_than_descriptions() {
-        assert_eq!(found("mail", 9), ["mail__send", "file-system__read"]);
-        assert_eq!(found("mail", 1), ["mail__send"]);
+    fn name_matches_rank_above_description_matches() {
+        assert_eq!(find_names("mail", 9), ["mail__send", "file-system__read"]);
+        assert_eq!(find_names("mail", 1), ["mail__send"]);
     }
 }

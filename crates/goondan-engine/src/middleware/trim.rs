@@ -206,8 +206,8 @@ pub(super) mod testing {
     };
     use goondan_core::ports::tool::ToolCallStatus;
 
-    /// Parses one message per item. All calls have the same id, which is possible with a scripted
-    /// model.
+    /// Creates one message per word: `u` user, `a` assistant, `s` system, `c` tool call, `r` tool
+    /// result; `!` pins it. All calls have the same id, which is possible with a scripted model.
     pub(in crate::middleware) fn conversation(words: &str) -> Vec<Arc<Message>> {
         words
             .split_whitespace()
@@ -241,7 +241,7 @@ pub(super) mod testing {
                     }),
                 )
             }
-            other => panic!("no such word: {other}"),
+            other => panic!("unknown word: {other}"),
         };
         let pinned = word
             .ends_with('!')
@@ -258,8 +258,7 @@ pub(super) mod testing {
         }
     }
 
-    /// Generates conversations of the kind turns produce: questions, answers, and calls with their
-    /// results.
+    /// Generates conversations like those of turns: user messages, answers, and calls with results.
     pub(in crate::middleware) fn conversations() -> impl Strategy<Value = Vec<Arc<Message>>> {
         let words = prop_oneof![
             Just("u"),
@@ -276,21 +275,25 @@ pub(super) mod testing {
     /// Returns the ids of the remaining messages.
     pub(in crate::middleware) fn remaining_ids(
         messages: &[Arc<Message>],
-        gone: &[usize],
+        removed: &[usize],
     ) -> String {
-        let kept = messages
+        let remaining = messages
             .iter()
             .enumerate()
-            .filter(|(index, _)| !gone.contains(index));
-        kept.map(|(_, message)| message.id.as_str())
+            .filter(|(index, _)| !removed.contains(index));
+        remaining
+            .map(|(_, message)| message.id.as_str())
             .collect::<Vec<_>>()
             .join(" ")
     }
 
     /// Checks that each remaining call is followed by its result, and that each result follows its
     /// call.
-    pub(in crate::middleware) fn assert_pairs_are_whole(messages: &[Arc<Message>], gone: &[usize]) {
-        let gone: BTreeSet<usize> = gone.iter().copied().collect();
+    pub(in crate::middleware) fn assert_pairs_are_whole(
+        messages: &[Arc<Message>],
+        removed: &[usize],
+    ) {
+        let removed: BTreeSet<usize> = removed.iter().copied().collect();
         let mut open: HashMap<&str, usize> = HashMap::new();
         for (index, message) in messages.iter().enumerate() {
             open.extend(
@@ -301,9 +304,9 @@ pub(super) mod testing {
             for result in message.tool_results() {
                 let caller = open[result.tool_call_id.as_str()];
                 assert_eq!(
-                    gone.contains(&caller),
-                    gone.contains(&index),
-                    "{caller} and {index} were torn apart"
+                    removed.contains(&caller),
+                    removed.contains(&index),
+                    "only one of the messages {caller} and {index} was removed"
                 );
             }
         }

@@ -6,11 +6,10 @@ use std::path::Path;
 use goondan_spec::kinds::{MarkedArguments, PermissionAction, Permissions};
 use serde_json::json;
 
-use super::tests::{ASKED, rule, shell_action};
+use super::tests::{NOT_ALLOWED, rule, shell_action};
 use super::{PathArguments, PolicyQuestion, decide};
 
-/// More lines that do not match `git *`, `echo *` and `ls`. The first ones are in the grammar
-/// tests.
+/// More lines that do not match `git *`, `echo *` and `ls`, in addition to [`NOT_ALLOWED`].
 const BYPASSES: &[&str] = &[
     // Nested wrappers.
     "env -i rm x",
@@ -154,19 +153,19 @@ const BYPASSES: &[&str] = &[
 ];
 
 #[test]
-fn command_lines_that_pass_for_allowed_ones() {
+fn command_lines_that_imitate_allowed_commands_are_not_allowed() {
     let rules = [
         ("git *", PermissionAction::Allow),
         ("echo *", PermissionAction::Allow),
         ("ls", PermissionAction::Allow),
     ];
-    let rows = || BYPASSES.iter().chain(ASKED);
-    let through: Vec<_> = rows()
+    let rows = || BYPASSES.iter().chain(NOT_ALLOWED);
+    let allowed: Vec<_> = rows()
         .filter(|line| {
             shell_action(PermissionAction::Deny, &rules, line) == PermissionAction::Allow
         })
         .collect();
-    assert!(through.is_empty(), "{through:#?}");
+    assert!(allowed.is_empty(), "{allowed:#?}");
     println!(
         "attacks: shell, past a list of what is allowed: {} refused",
         rows().count()
@@ -251,22 +250,22 @@ const HIDDEN: &[&str] = &[
 ];
 
 #[test]
-fn command_lines_that_hide_a_denied_command() {
+fn command_lines_that_hide_a_denied_command_are_not_allowed() {
     let rules = [("rm *", PermissionAction::Deny)];
-    let through: Vec<_> = HIDDEN
+    let allowed: Vec<_> = HIDDEN
         .iter()
         .filter(|line| {
             shell_action(PermissionAction::Allow, &rules, line) == PermissionAction::Allow
         })
         .collect();
-    assert!(through.is_empty(), "{through:#?}");
+    assert!(allowed.is_empty(), "{allowed:#?}");
     println!(
         "attacks: shell, around a list of what is denied: {} refused",
         HIDDEN.len()
     );
 }
 
-fn about_path(
+fn path_action(
     rules: &[(&str, PermissionAction)],
     default: PermissionAction,
     folder: Option<&Path>,
@@ -302,7 +301,7 @@ fn about_path(
 }
 
 #[test]
-fn paths_in_other_spellings() {
+fn path_rules_match_other_spellings_of_a_path() {
     let denied = [
         "keep/x",
         "./keep/x",
@@ -319,7 +318,7 @@ fn paths_in_other_spellings() {
     ];
     for path in denied {
         assert_eq!(
-            about_path(
+            path_action(
                 &[("keep/*", PermissionAction::Deny)],
                 PermissionAction::Allow,
                 None,
@@ -329,7 +328,7 @@ fn paths_in_other_spellings() {
             "{path}"
         );
         assert_eq!(
-            about_path(
+            path_action(
                 &[("./keep/*", PermissionAction::Ask)],
                 PermissionAction::Allow,
                 None,
@@ -350,7 +349,7 @@ fn paths_in_other_spellings() {
     ];
     for path in not_allowed {
         assert_eq!(
-            about_path(
+            path_action(
                 &[("keep/*", PermissionAction::Allow)],
                 PermissionAction::Deny,
                 None,
@@ -361,7 +360,7 @@ fn paths_in_other_spellings() {
         );
     }
     assert_eq!(
-        about_path(
+        path_action(
             &[("keep/*", PermissionAction::Allow)],
             PermissionAction::Deny,
             None,
@@ -377,7 +376,7 @@ fn paths_in_other_spellings() {
 
 #[cfg(unix)]
 #[test]
-fn paths_by_way_of_links() {
+fn path_rules_match_paths_through_links() {
     use std::os::unix::fs::symlink;
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("work");
@@ -407,7 +406,7 @@ fn paths_by_way_of_links() {
         &around,
     ];
     for path in denied {
-        let action = about_path(
+        let action = path_action(
             &[("keep/*", PermissionAction::Deny)],
             PermissionAction::Allow,
             Some(&folder),
@@ -417,7 +416,7 @@ fn paths_by_way_of_links() {
     }
     let not_allowed = ["keep/leave/x", "keep/leave", "keep/../a/x"];
     for path in not_allowed {
-        let action = about_path(
+        let action = path_action(
             &[("keep/*", PermissionAction::Allow)],
             PermissionAction::Deny,
             Some(&folder),
@@ -426,7 +425,7 @@ fn paths_by_way_of_links() {
         assert_eq!(action, PermissionAction::Deny, "{path}");
     }
     for path in ["keep/x", "to-keep/x/../y", &absolute] {
-        let action = about_path(
+        let action = path_action(
             &[("keep/*", PermissionAction::Allow)],
             PermissionAction::Deny,
             Some(&folder),
@@ -444,7 +443,7 @@ fn paths_by_way_of_links() {
     );
 }
 
-/// Returns the action of path rules for a call whose arguments have these formats.
+/// Returns the action of path rules for a call with marked arguments.
 fn path_rule_action(
     rules: &[(&str, PermissionAction)],
     default: PermissionAction,
@@ -475,7 +474,7 @@ fn path_rule_action(
 }
 
 #[test]
-fn paths_in_a_patch_and_in_lists() {
+fn path_rules_match_paths_in_patches_and_lists() {
     let dir = tempfile::tempdir().unwrap();
     let patched = MarkedArguments {
         patches: vec!["patch".to_owned()],
@@ -582,7 +581,7 @@ fn paths_in_a_patch_and_in_lists() {
 }
 
 #[test]
-fn paths_below_a_folder_that_is_searched() {
+fn path_rules_match_paths_below_a_searched_directory() {
     let dir = tempfile::tempdir().unwrap();
     let marked = MarkedArguments {
         trees: vec!["path".to_owned()],
@@ -645,7 +644,7 @@ fn paths_below_a_folder_that_is_searched() {
 }
 
 #[test]
-fn paths_outside_are_seen_from_the_working_folder() {
+fn path_rules_match_outside_paths_relative_to_the_working_directory() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("work");
     std::fs::create_dir_all(&folder).unwrap();
@@ -662,7 +661,7 @@ fn paths_outside_are_seen_from_the_working_folder() {
             ("../other/*", PermissionAction::Ask),
             ("shared/*", PermissionAction::Ask),
         ] {
-            let action = about_path(
+            let action = path_action(
                 &[(rules, PermissionAction::Allow)],
                 PermissionAction::Ask,
                 Some(&folder),
@@ -671,7 +670,7 @@ fn paths_outside_are_seen_from_the_working_folder() {
             assert_eq!(action, expected, "{rules} {path}");
         }
         assert_eq!(
-            about_path(
+            path_action(
                 &[("../shared/./*", PermissionAction::Deny)],
                 PermissionAction::Allow,
                 Some(&folder),

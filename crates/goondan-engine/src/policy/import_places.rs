@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_would_run_in_place_of_an_import_is_protected() {
+    fn a_file_that_can_replace_an_import_is_protected() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         for (name, text) in [

@@ -32,6 +32,6 @@ mod attacks;
 #[cfg(test)]
 mod attacks_by_option;
 #[cfg(test)]
-mod styles;
+mod attacks_by_path_style;
 #[cfg(test)]
 mod tests;

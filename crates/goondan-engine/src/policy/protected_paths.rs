@@ -597,7 +597,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_above_a_project_decides_about_it() {
+    fn ignore_files_above_the_project_are_recognized() {
         let root = Path::new("/r/team/swarm");
         for (path, expected) in [
             ("/r/.gitignore", true),
@@ -613,33 +613,34 @@ mod tests {
         }
     }
 
-    fn why(path: &str) -> Option<ProtectionReason> {
+    fn reason(path: &str) -> Option<ProtectionReason> {
         let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));
         let path = Path::new(path);
         protection_by_name(
             protection_base(path, root, folder, Path::new("/state"))?,
             path,
         )
-        .map(|(_, why)| why)
+        .map(|(_, reason)| reason)
     }
 
     #[test]
-    fn a_directory_that_git_takes_for_a_repository_is_protected() {
+    fn a_directory_that_git_accepts_as_a_repository_is_protected() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path();
         for folder in ["a/objects", "a/refs", "b/objects"] {
             std::fs::create_dir_all(base.join(folder)).unwrap();
         }
-        let why = |path: &str| repository_without_name(base, &base.join(path)).map(|(_, why)| why);
-        assert_eq!(why("b/head"), Some(ProtectionReason::Git));
-        assert_eq!(why("a/config"), None);
+        let reason =
+            |path: &str| repository_without_name(base, &base.join(path)).map(|(_, reason)| reason);
+        assert_eq!(reason("b/head"), Some(ProtectionReason::Git));
+        assert_eq!(reason("a/config"), None);
         std::fs::write(base.join("a/HEAD"), "ref: refs/heads/m").unwrap();
-        assert_eq!(why("a/config"), Some(ProtectionReason::Git));
-        assert_eq!(why("b/config"), None);
+        assert_eq!(reason("a/config"), Some(ProtectionReason::Git));
+        assert_eq!(reason("b/config"), None);
     }
 
     #[test]
-    fn some_names_are_protected_in_every_project_in_any_case() {
+    fn protected_names_match_in_every_project_ignoring_case() {
         for (path, expected) in [
             (
                 "/home/u/shop/.git/hooks/pre-commit",
@@ -696,7 +697,7 @@ mod tests {
             ),
             ("/home/u/shop/lib/x.py", None),
         ] {
-            assert_eq!(why(path), expected, "{path}");
+            assert_eq!(reason(path), expected, "{path}");
         }
     }
 }

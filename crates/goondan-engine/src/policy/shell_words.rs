@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_told_as_a_shell_tells_them() {
+    fn a_line_is_split_into_words_like_in_a_shell() {
         for (text, expected) in [
             ("sh 'ru'n.sh; X=1", vec!["sh", "run.sh", "X=1"]),
             ("sh r\\un.sh", vec!["sh", "run.sh"]),

@@ -8,7 +8,7 @@ use goondan_spec::kinds::{
 
 use super::*;
 
-fn ask(
+fn decide_action(
     permissions: Option<&Permissions>,
     tool_name: &str,
     needs: &[Permission],
@@ -56,17 +56,17 @@ pub(super) fn rule(
 }
 
 #[test]
-fn an_agent_that_states_nothing_asks_before_it_executes() {
+fn without_permissions_execute_and_network_calls_need_approval() {
     assert_eq!(
-        ask(None, "fs__write", &[Permission::Write], json!({})),
+        decide_action(None, "fs__write", &[Permission::Write], json!({})),
         PermissionAction::Allow
     );
     assert_eq!(
-        ask(None, "bash__exec", &[Permission::Execute], json!({})),
+        decide_action(None, "bash__exec", &[Permission::Execute], json!({})),
         PermissionAction::Ask
     );
     assert_eq!(
-        ask(None, "http-fetch__get", &[Permission::Network], json!({})),
+        decide_action(None, "http-fetch__get", &[Permission::Network], json!({})),
         PermissionAction::Ask
     );
 }
@@ -88,7 +88,7 @@ fn the_last_matching_rule_wins() {
     };
     let needs = [Permission::Execute];
     assert_eq!(
-        ask(
+        decide_action(
             Some(&permissions),
             "bash__exec",
             &needs,
@@ -97,7 +97,7 @@ fn the_last_matching_rule_wins() {
         PermissionAction::Allow
     );
     assert_eq!(
-        ask(
+        decide_action(
             Some(&permissions),
             "bash__exec",
             &needs,
@@ -106,7 +106,7 @@ fn the_last_matching_rule_wins() {
         PermissionAction::Ask
     );
     assert_eq!(
-        ask(Some(&permissions), "wait__seconds", &[], json!({})),
+        decide_action(Some(&permissions), "wait__seconds", &[], json!({})),
         PermissionAction::Allow
     );
 }
@@ -124,7 +124,7 @@ fn an_allowed_permission_does_not_allow_the_others() {
             rules: rules.collect(),
             sandbox: None,
         };
-        ask(Some(&permissions), "discord__sendFile", needs, json!({}))
+        decide_action(Some(&permissions), "discord__sendFile", needs, json!({}))
     };
     let both = [Read, Network];
     assert_eq!(action(Ask, &[(Read, Allow)], &[Read]), Allow);
@@ -145,7 +145,7 @@ fn an_allowed_permission_does_not_allow_the_others() {
 }
 
 #[test]
-fn an_allowed_permission_keeps_the_commands_of_a_pattern() {
+fn a_second_permission_rule_keeps_the_containment_of_a_command_pattern() {
     let git = rule(
         None,
         Some(Permission::Execute),
@@ -186,7 +186,7 @@ fn an_allowed_permission_keeps_the_commands_of_a_pattern() {
 }
 
 #[test]
-fn a_rule_about_an_argument_needs_the_argument() {
+fn an_argument_rule_does_not_match_without_the_argument() {
     let rules = vec![rule(None, None, &[("path", "*")], PermissionAction::Allow)];
     let permissions = Permissions {
         default: PermissionAction::Deny,
@@ -194,12 +194,12 @@ fn a_rule_about_an_argument_needs_the_argument() {
         sandbox: None,
     };
     assert_eq!(
-        ask(Some(&permissions), "fs__read", &[], json!({})),
+        decide_action(Some(&permissions), "fs__read", &[], json!({})),
         PermissionAction::Deny
     );
 }
 
-/// Returns the action for a command if everything requires an approval except for `rules`.
+/// Returns the action of command rules for a command line.
 pub(super) fn shell_action(
     default: PermissionAction,
     rules: &[(&str, PermissionAction)],
@@ -213,7 +213,7 @@ pub(super) fn shell_action(
         rules: rules.collect(),
         sandbox: None,
     };
-    ask(
+    decide_action(
         Some(&permissions),
         "bash__exec",
         &[Permission::Execute],
@@ -250,8 +250,8 @@ fn every_command_of_a_line_must_be_allowed() {
             "{allowed}"
         );
     }
-    // Only a shell can run these, so the commands are unknown.
-    for beyond in [
+    // These lines need a full shell, so the commands are unknown.
+    for unparsed in [
         "(git status; ls) & git log",
         "if git diff; then ls; else git log; fi",
         "for f in a b; do echo $f; done",
@@ -266,27 +266,27 @@ fn every_command_of_a_line_must_be_allowed() {
         "git log 12>x",
     ] {
         assert_eq!(
-            shell_action(PermissionAction::Ask, &rules, beyond),
+            shell_action(PermissionAction::Ask, &rules, unparsed),
             PermissionAction::Ask,
-            "{beyond}"
+            "{unparsed}"
         );
     }
-    for asked in ASKED {
+    for command in NOT_ALLOWED {
         assert_eq!(
-            shell_action(PermissionAction::Ask, &rules, asked),
+            shell_action(PermissionAction::Ask, &rules, command),
             PermissionAction::Ask,
-            "{asked}"
+            "{command}"
         );
         assert_eq!(
-            shell_action(PermissionAction::Deny, &rules, asked),
+            shell_action(PermissionAction::Deny, &rules, command),
             PermissionAction::Deny,
-            "{asked}"
+            "{command}"
         );
     }
 }
 
 /// None of these matches `git *`, `echo *` or `ls`.
-pub(super) const ASKED: &[&str] = &[
+pub(super) const NOT_ALLOWED: &[&str] = &[
     "git status; rm -rf x",
     "git status && rm x",
     "git status || rm x",
@@ -406,7 +406,7 @@ pub(super) const ASKED: &[&str] = &[
 ];
 
 #[test]
-fn a_denied_command_is_denied_wherever_it_stands() {
+fn a_denied_command_is_denied_at_every_position_of_a_line() {
     let rules = [("rm *", PermissionAction::Deny)];
     for denied in [
         "rm x",
@@ -453,7 +453,7 @@ fn a_denied_command_is_denied_wherever_it_stands() {
             "{doubtful}"
         );
     }
-    for fine in [
+    for allowed in [
         "ls",
         "git rm x",
         "echo rm x",
@@ -462,16 +462,16 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "ls > out",
     ] {
         assert_eq!(
-            shell_action(PermissionAction::Allow, &rules, fine),
+            shell_action(PermissionAction::Allow, &rules, allowed),
             PermissionAction::Allow,
-            "{fine}"
+            "{allowed}"
         );
     }
 }
 
 #[test]
-fn what_allows_everything_allows_what_is_hidden() {
-    for command in ASKED {
+fn rules_that_allow_everything_allow_hidden_commands() {
+    for command in NOT_ALLOWED {
         assert_eq!(
             shell_action(
                 PermissionAction::Allow,
@@ -486,7 +486,7 @@ fn what_allows_everything_allows_what_is_hidden() {
             rules: vec![rule(Some("bash__*"), None, &[], PermissionAction::Allow)],
             sandbox: None,
         };
-        let action = ask(
+        let action = decide_action(
             Some(&permissions),
             "bash__exec",
             &[Permission::Execute],
@@ -497,7 +497,7 @@ fn what_allows_everything_allows_what_is_hidden() {
 }
 
 #[test]
-fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
+fn a_rule_with_the_exact_command_line_allows_only_this_line() {
     let line = "eval \"$X\"; rm x > y";
     assert_eq!(
         shell_action(
@@ -518,7 +518,7 @@ fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
 }
 
 #[test]
-fn variables_beside_a_command_count_as_assignments_before_it() {
+fn environment_arguments_count_as_assignments_before_the_command() {
     let rule = |pattern| {
         rule(
             Some("bash__*"),
@@ -534,7 +534,7 @@ fn variables_beside_a_command_count_as_assignments_before_it() {
     };
     let action = |env: Value| {
         let arguments = json!({"command": "git log", "env": env});
-        ask(
+        decide_action(
             Some(&permissions),
             "bash__exec",
             &[Permission::Execute],
@@ -550,7 +550,7 @@ fn variables_beside_a_command_count_as_assignments_before_it() {
 }
 
 #[test]
-fn a_redirection_needs_the_permission_to_write() {
+fn a_redirection_needs_the_write_permission() {
     let permissions = |action| Permissions {
         default: PermissionAction::Ask,
         rules: vec![
@@ -565,7 +565,7 @@ fn a_redirection_needs_the_permission_to_write() {
         sandbox: None,
     };
     let action = |permissions: &Permissions, command: &str| {
-        ask(
+        decide_action(
             Some(permissions),
             "bash__exec",
             &[Permission::Execute],
@@ -603,7 +603,7 @@ fn a_redirection_needs_the_permission_to_write() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic_or_slips_through(text in ".{0,60}", shell in "[ \n;&|<>(){}$`'\"\\\\a-c=#*!\\[\\]-]{0,40}") {
+    fn arbitrary_text_neither_panics_nor_bypasses_the_rules(text in ".{0,60}", shell in "[ \n;&|<>(){}$`'\"\\\\a-c=#*!\\[\\]-]{0,40}") {
         for text in [text, shell] {
             shell_action(PermissionAction::Ask, &[("git *", PermissionAction::Allow)], &text);
             // A command after any text is recognized, or the whole line is unparsable.
@@ -615,7 +615,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
+fn deeply_nested_command_lines_are_not_allowed() {
     for (open, close) in [
         ("( ", " )"),
         ("$(", ")"),

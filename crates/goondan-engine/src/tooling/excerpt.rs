@@ -150,15 +150,15 @@ mod tests {
 
     use super::*;
 
-    fn of(value: &Value) -> ValueExcerpt {
+    fn excerpt_of(value: &Value) -> ValueExcerpt {
         excerpt(&SecretRedactor::new(), value)
     }
 
     #[test]
-    fn what_is_short_stays_as_it_is() {
+    fn a_short_value_is_unchanged() {
         let value = json!({"path": "a.rs", "n": [1, null, true], "deep": {"er": {"x": 1}}});
         assert_eq!(
-            of(&value),
+            excerpt_of(&value),
             ValueExcerpt {
                 value,
                 is_cut: false
@@ -167,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_its_beginning_and_its_end() {
+    fn a_long_string_keeps_its_beginning_and_end() {
         let text = format!("first\n{}\nlast", "ä".repeat(5_000));
-        let cut = of(&json!({"exitCode": 1, "stdout": text}));
+        let cut = excerpt_of(&json!({"exitCode": 1, "stdout": text}));
         let shown = cut.value["stdout"].as_str().unwrap();
         assert!(
             cut.is_cut && shown.starts_with("first\n") && shown.ends_with("\nlast"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_a_secret_stays_where_a_text_is_cut() {
+    fn a_secret_at_a_cut_is_masked_completely() {
         let redactor = SecretRedactor::new();
         redactor.add_secrets([Secret::new("sk-0123456789")]);
         let text = "x".repeat(HEAD_CHARS - 5) + "sk-0123456789" + &"y".repeat(5_000);
@@ -207,8 +207,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn an_excerpt_is_small_and_says_whether_it_is_all(value in values()) {
-            let excerpt = of(&value);
+        fn an_excerpt_is_bounded_and_reports_whether_it_is_cut(value in values()) {
+            let excerpt = excerpt_of(&value);
             prop_assert!(excerpt.value.to_string().chars().count() < 20_000);
             prop_assert_eq!(excerpt.value == value, !excerpt.is_cut);
         }

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_updates_is_thinned_out() {
+    fn updates_are_limited_to_100_per_second() {
         let mut rate = UpdateRate::default();
         let start = Instant::now();
         let passed =

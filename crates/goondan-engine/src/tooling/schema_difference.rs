@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_order_make_no_difference() {
+    fn descriptions_and_order_make_no_difference() {
         let own = json!({"$schema": "x", "type": "object", "properties": {"a": {"type": "string", "description": "A"},
             "title": {"type": "string"}}, "required": ["a", "title"]});
         let stated = json!({"required": ["title", "a"], "properties": {"title": {"type": "string"},
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sets_them_apart_is_told() {
+    fn schema_differences_are_described() {
         let own = json!({"properties": {"text": {"type": "string"}, "times": {"type": "integer"}}, "required": ["text"]});
         let stated = json!({"properties": {"txt": {"type": "string"}, "times": {"type": "string"}}, "required": ["txt"]});
         assert_eq!(

@@ -60,7 +60,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_that_leads_out_of_the_anchor_is_refused() {
+    fn a_link_out_of_the_anchor_directory_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let anchor = folder.path().canonicalize().unwrap().join("project");
         std::fs::create_dir_all(anchor.join("sub")).unwrap();

@@ -164,8 +164,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_added_up() {
-        let spent = UsageTotals::new(&ActivityTracker::new());
+    fn costs_are_added_up() {
+        let usage = UsageTotals::new(&ActivityTracker::new());
         let budget = BudgetLimits {
             max_cost: Some(0.5),
             ..BudgetLimits::default()
@@ -174,11 +174,11 @@ mod tests {
             amount: 0.3,
             currency: "EUR".to_owned(),
         };
-        spent.add_cost(Some(&cost));
-        spent.add_cost(None);
-        assert!(spent.check(&budget, "policy.runBudget").is_ok());
-        spent.add_cost(Some(&cost));
-        let error = spent.check(&budget, "policy.runBudget").unwrap_err();
+        usage.add_cost(Some(&cost));
+        usage.add_cost(None);
+        assert!(usage.check(&budget, "policy.runBudget").is_ok());
+        usage.add_cost(Some(&cost));
+        let error = usage.check(&budget, "policy.runBudget").unwrap_err();
         assert_eq!(
             error.message,
             "the budget is used up: 0.6000 of 0.5 EUR (`policy.runBudget.maxCost`)"
@@ -186,16 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_the_field() {
-        let spent = UsageTotals::new(&ActivityTracker::new());
+    fn the_budget_error_names_the_field() {
+        let usage = UsageTotals::new(&ActivityTracker::new());
         let budget = BudgetLimits {
             max_steps: Some(2),
             ..BudgetLimits::default()
         };
-        spent.add_step(TokenUsage::default());
-        assert!(spent.check(&budget, "policy.runBudget").is_ok());
-        spent.add_step(TokenUsage::default());
-        let error = spent.check(&budget, "policy.runBudget").unwrap_err();
+        usage.add_step(TokenUsage::default());
+        assert!(usage.check(&budget, "policy.runBudget").is_ok());
+        usage.add_step(TokenUsage::default());
+        let error = usage.check(&budget, "policy.runBudget").unwrap_err();
         assert_eq!(
             error.message,
             "the budget is used up: 2 of 2 (`policy.runBudget.maxSteps`)"

@@ -66,8 +66,9 @@ mod tests {
 
     use super::*;
 
-    fn keys(warm: &ConversationCache<()>) -> Vec<&str> {
-        warm.logs
+    fn keys(cache: &ConversationCache<()>) -> Vec<&str> {
+        cache
+            .logs
             .iter()
             .rev()
             .map(|(id, _)| &*id.instance_key)
@@ -75,36 +76,36 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_is_let_go_of() {
-        let mut warm = ConversationCache::default();
+    fn the_least_recently_used_conversations_are_evicted() {
+        let mut cache = ConversationCache::default();
         for key in ["a", "b", "c"] {
-            warm.insert(&instance(key), (), MAX_CACHED_MESSAGES / 3);
+            cache.insert(&instance(key), (), MAX_CACHED_MESSAGES / 3);
         }
-        assert_eq!(keys(&warm), ["a", "b", "c"]);
+        assert_eq!(keys(&cache), ["a", "b", "c"]);
         assert_eq!(
-            (warm.take(&instance("a")), warm.take(&instance("a"))),
+            (cache.take(&instance("a")), cache.take(&instance("a"))),
             (Some(()), None)
         );
-        warm.insert(&instance("a"), (), MAX_CACHED_MESSAGES / 3);
-        warm.insert(&instance("c"), (), 7);
-        warm.insert(&instance("d"), (), MAX_CACHED_MESSAGES / 2);
-        assert_eq!(keys(&warm), ["a", "c", "d"], "b is let go of");
-        warm.insert(&instance("e"), (), MAX_CACHED_MESSAGES + 1);
+        cache.insert(&instance("a"), (), MAX_CACHED_MESSAGES / 3);
+        cache.insert(&instance("c"), (), 7);
+        cache.insert(&instance("d"), (), MAX_CACHED_MESSAGES / 2);
+        assert_eq!(keys(&cache), ["a", "c", "d"], "b is evicted");
+        cache.insert(&instance("e"), (), MAX_CACHED_MESSAGES + 1);
         assert_eq!(
-            (keys(&warm).len(), warm.messages),
+            (keys(&cache).len(), cache.messages),
             (0, 0),
-            "too long for all"
+            "a conversation above the limit evicts all others"
         );
     }
 
     #[test]
-    fn there_are_never_too_many() {
-        let mut warm = ConversationCache::default();
+    fn the_number_of_cached_conversations_is_limited() {
+        let mut cache = ConversationCache::default();
         for number in 0..MAX_CACHED_CONVERSATIONS + 9 {
-            warm.insert(&instance(&number.to_string()), (), 1);
+            cache.insert(&instance(&number.to_string()), (), 1);
         }
         assert_eq!(
-            (warm.logs.len(), keys(&warm)[0]),
+            (cache.logs.len(), keys(&cache)[0]),
             (MAX_CACHED_CONVERSATIONS, "9")
         );
     }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use goondan_core::message::{MessageData, MessagePart};
 
-    /// Messages of the turns `a` and `b`: `u` of a user, `h` of the history, `m` of the model.
+    /// Returns messages of the turns `a` and `b`: `u` user, `s` system, `h` history, `m` model.
     fn messages(words: &str) -> Vec<Arc<Message>> {
         let make = |(index, word): (usize, &str)| {
             let (turn, kind) = word.split_at(1);
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_input_is_the_one_that_began_the_last_turn() {
+    fn the_last_input_is_the_start_of_the_last_turn() {
         for (words, expected) in [
             ("au am", Some(0)),
             ("au am bu bm", Some(2)),
             // An input joined the second turn.
             ("au am bu bm bu bm", Some(2)),
             ("au am bu bm bu", Some(2)),
-            // The conversation began with messages from elsewhere.
+            // The conversation began with imported history.
             ("au ah au am", Some(2)),
             // The turn ended before the model answered.
             ("au am bu", Some(2)),

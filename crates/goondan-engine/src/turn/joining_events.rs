@@ -114,17 +114,17 @@ mod tests {
     use goondan_store::suite::samples::{event, instance};
 
     #[test]
-    fn an_input_is_withdrawn_until_the_turn_may_have_it() {
+    fn an_input_can_be_withdrawn_until_the_turn_may_have_received_it() {
         let offered = JoiningEvents::default();
         let target = instance("k");
         for id in ["a", "b", "c"] {
             offered.put(event(id, &target));
         }
-        assert!(offered.withdraw("a"), "it still waits");
+        assert!(offered.withdraw("a"), "it is not sent yet");
         assert!(offered.withdraw("unknown"), "it was never offered");
         assert_eq!(offered.take_unsent().len(), 2);
-        assert_eq!(offered.take_unsent().len(), 0, "the node has them");
-        assert!(!offered.withdraw("b"), "the node may have taken it");
+        assert_eq!(offered.take_unsent().len(), 0, "the node already has them");
+        assert!(!offered.withdraw("b"), "the node may have received it");
         offered.node_changed();
         assert!(offered.withdraw("b"));
         assert_eq!(offered.take().len(), 1);

@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_bound() {
+    fn retry_waits_double_up_to_a_maximum() {
         let waits: Vec<u128> = (0..8)
             .map(|retries| retry_wait(retries).as_millis())
             .collect();
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_repeated_call_ids_are_made_up() {
+    fn missing_and_duplicate_call_ids_are_replaced() {
         let call = |id: &str| MessagePart::ToolCall(ToolCall::new(id, "a__b", json!({})));
         let parts = with_unique_ids(vec![call(""), call("x"), call("x"), call("call-0")]);
         assert_eq!(parts, ["call-0", "x", "x-2", "call-0-3"].map(call));

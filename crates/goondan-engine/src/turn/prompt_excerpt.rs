@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_messages_stay_and_secrets_go() {
+    fn an_excerpt_keeps_the_newest_messages_and_masks_secrets() {
         let redactor = SecretRedactor::new();
         redactor.add_secrets([Secret::new("sk-0123456789")]);
         let long = text(&"x".repeat(MAX_EXCERPT_BYTES / 2));

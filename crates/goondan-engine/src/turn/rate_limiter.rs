@@ -194,67 +194,67 @@ mod tests {
         }
     }
 
-    async fn enter(
+    async fn acquire(
         rate_limiter: &RateLimiter,
         limits: RateLimits,
         tracker: &Arc<ActivityTracker>,
     ) -> Option<&'static str> {
-        let mut told = None;
+        let mut reached_limit = None;
         rate_limiter
-            .acquire(limits, tracker, |full| told = Some(full.limit))
+            .acquire(limits, tracker, |full| reached_limit = Some(full.limit))
             .await;
-        told
+        reached_limit
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_waits_until_the_minute_of_an_earlier_one_is_over() {
+    async fn a_request_waits_until_an_earlier_request_is_one_minute_old() {
         let (rate_limiter, tracker, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             limits(Some(2), None),
         );
-        let begun = Instant::now();
-        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        let start = Instant::now();
+        assert_eq!(acquire(&rate_limiter, limits, &tracker).await, None);
         tokio::time::sleep(Duration::from_secs(20)).await;
-        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        assert_eq!(acquire(&rate_limiter, limits, &tracker).await, None);
         assert_eq!(
-            enter(&rate_limiter, limits, &tracker).await,
+            acquire(&rate_limiter, limits, &tracker).await,
             Some("requestsPerMinute")
         );
-        assert_eq!(begun.elapsed().as_secs(), 60);
+        assert_eq!(start.elapsed().as_secs(), 60);
         assert_eq!(
-            enter(&rate_limiter, limits, &tracker).await,
+            acquire(&rate_limiter, limits, &tracker).await,
             Some("requestsPerMinute")
         );
-        assert_eq!(begun.elapsed().as_secs(), 80);
+        assert_eq!(start.elapsed().as_secs(), 80);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_count_from_their_answer_and_the_last_one_may_go_over() {
+    async fn tokens_count_from_the_answer_and_may_exceed_the_limit_once() {
         let (rate_limiter, tracker, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             limits(None, Some(100)),
         );
-        let begun = Instant::now();
-        enter(&rate_limiter, limits, &tracker).await;
+        let start = Instant::now();
+        acquire(&rate_limiter, limits, &tracker).await;
         rate_limiter.record_usage(limits, 60, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        assert_eq!(acquire(&rate_limiter, limits, &tracker).await, None);
         rate_limiter.record_usage(limits, 500, None);
         assert_eq!(
-            enter(&rate_limiter, limits, &tracker).await,
+            acquire(&rate_limiter, limits, &tracker).await,
             Some("tokensPerMinute")
         );
         assert_eq!(
-            begun.elapsed().as_secs(),
+            start.elapsed().as_secs(),
             70,
-            "without the first 60 there are still too many"
+            "the second call alone exceeds the limit"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn money_counts_from_its_answer() {
+    async fn cost_counts_from_the_answer() {
         let (rate_limiter, tracker) = (RateLimiter::default(), ActivityTracker::new());
         let limits = RateLimits {
             cost_per_minute: Some(0.5),
@@ -264,56 +264,56 @@ mod tests {
             amount,
             currency: "EUR".to_owned(),
         };
-        let begun = Instant::now();
+        let start = Instant::now();
         rate_limiter.record_usage(limits, 10, Some(&cost(0.3)));
-        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        assert_eq!(acquire(&rate_limiter, limits, &tracker).await, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
         rate_limiter.record_usage(limits, 10, Some(&cost(0.3)));
         assert_eq!(
-            enter(&rate_limiter, limits, &tracker).await,
+            acquire(&rate_limiter, limits, &tracker).await,
             Some("costPerMinute")
         );
-        assert_eq!(begun.elapsed().as_secs(), 60);
+        assert_eq!(start.elapsed().as_secs(), 60);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_is_served_in_order_and_may_go_away() {
+    async fn waiting_requests_run_in_order_and_can_be_cancelled() {
         let (rate_limiter, limits) = (Arc::new(RateLimiter::default()), limits(Some(1), None));
-        let begun = Instant::now();
-        enter(&rate_limiter, limits, &ActivityTracker::new()).await;
+        let start = Instant::now();
+        acquire(&rate_limiter, limits, &ActivityTracker::new()).await;
         let wait = |rate_limiter: Arc<RateLimiter>| {
             tokio::spawn(async move {
-                let told = enter(&rate_limiter, limits, &ActivityTracker::new()).await;
-                (told, begun.elapsed().as_secs())
+                let reached_limit = acquire(&rate_limiter, limits, &ActivityTracker::new()).await;
+                (reached_limit, start.elapsed().as_secs())
             })
         };
-        let mut waiting = Vec::new();
+        let mut waiters = Vec::new();
         for _ in 0..3 {
-            waiting.push(wait(Arc::clone(&rate_limiter)));
+            waiters.push(wait(Arc::clone(&rate_limiter)));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        // Cancelling a waiting turn must not delay the others.
-        waiting.remove(0).abort();
+        // A cancelled request does not delay the others.
+        waiters.remove(0).abort();
         let full = Some("requestsPerMinute");
-        assert_eq!(waiting.remove(0).await.unwrap(), (full, 60));
-        assert_eq!(waiting.remove(0).await.unwrap(), (full, 120));
+        assert_eq!(waiters.remove(0).await.unwrap(), (full, 60));
+        assert_eq!(waiters.remove(0).await.unwrap(), (full, 120));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_clock_of_the_turn_stands_still_and_it_gives_signs_of_life() {
-        let (rate_limiter, tracker, above, limits) = (
+    async fn a_rate_limit_wait_pauses_the_turn_clock_and_sends_heartbeats() {
+        let (rate_limiter, tracker, parent, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             ActivityTracker::new(),
             limits(Some(1), None),
         );
-        let _waits = above.wait_for(&tracker);
+        let _wait_guard = parent.wait_for(&tracker);
         let watch = ActiveStopwatch::start(&tracker);
-        enter(&rate_limiter, limits, &tracker).await;
-        let entering = enter(&rate_limiter, limits, &tracker);
+        acquire(&rate_limiter, limits, &tracker).await;
+        let acquisition = acquire(&rate_limiter, limits, &tracker);
         tokio::select! {
-            told = entering => assert_eq!(told, Some("requestsPerMinute")),
-            () = above.wait_for_silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
+            reached_limit = acquisition => assert_eq!(reached_limit, Some("requestsPerMinute")),
+            () = parent.wait_for_silence(Duration::from_secs(30)) => panic!("no heartbeat"),
         }
         assert_eq!(
             (watch.elapsed(&tracker).as_secs(), tracker.is_paused()),

@@ -183,9 +183,9 @@ mod tests {
     }
 
     /// Returns the number of warnings of each step, with `!` where the turn ends.
-    fn course(steps: &[&str]) -> String {
+    fn warnings_per_step(steps: &[&str]) -> String {
         let mut guard = RepetitionGuard::default();
-        let told = steps.iter().map(|calls| {
+        let outcomes = steps.iter().map(|calls| {
             let warned = step(&mut guard, calls).into_iter().flatten().count();
             let end = if guard.check_exceeded().is_err() {
                 "!"
@@ -194,31 +194,34 @@ mod tests {
             };
             format!("{warned}{end}")
         });
-        told.collect::<Vec<_>>().join(" ")
+        outcomes.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn a_repeated_call_is_warned_and_then_ends_the_turn() {
-        assert_eq!(course(&["a=1"; 4]), "0 1 1 1!");
-        assert_eq!(course(&["a=1 b=1"; 4]), "0 2 2 2!");
+    fn a_repeated_call_gets_warnings_and_then_ends_the_turn() {
+        assert_eq!(warnings_per_step(&["a=1"; 4]), "0 1 1 1!");
+        assert_eq!(warnings_per_step(&["a=1 b=1"; 4]), "0 2 2 2!");
     }
 
     #[test]
-    fn a_new_call_or_result_starts_the_count_again() {
-        assert_eq!(course(&["a=1", "a=2", "a=1", "a=2"]), "0 0 0 0");
-        assert_eq!(course(&["a=1", "a=1 b=1", "a=1 b=2"]), "0 0 0");
+    fn a_new_call_or_result_resets_the_count() {
+        assert_eq!(warnings_per_step(&["a=1", "a=2", "a=1", "a=2"]), "0 0 0 0");
+        assert_eq!(warnings_per_step(&["a=1", "a=1 b=1", "a=1 b=2"]), "0 0 0");
     }
 
     #[test]
-    fn polling_starts_the_count_again() {
-        assert_eq!(course(&["poll=1"; 5]), "0 0 0 0 0");
-        assert_eq!(course(&["a=1", "poll=1", "a=1", "a=1 poll=1"]), "0 0 0 0");
-    }
-
-    #[test]
-    fn equal_calls_of_one_answer_count_once() {
+    fn an_excluded_tool_resets_the_count() {
+        assert_eq!(warnings_per_step(&["poll=1"; 5]), "0 0 0 0 0");
         assert_eq!(
-            course(&["a=1 a=1 a=1 a=1 a=1", "a=1", "a=1", "a=1"]),
+            warnings_per_step(&["a=1", "poll=1", "a=1", "a=1 poll=1"]),
+            "0 0 0 0"
+        );
+    }
+
+    #[test]
+    fn equal_calls_in_one_answer_count_once() {
+        assert_eq!(
+            warnings_per_step(&["a=1 a=1 a=1 a=1 a=1", "a=1", "a=1", "a=1"]),
             "0 1 1 1!"
         );
     }

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn indentation_says_what_belongs_to_what() {
+    fn indentation_determines_element_paths() {
         let text = "spec:\n  tools:\n    - ref: A # c\n      exports:\n      - x\n      - \
             \"y\"\n    - {ref: B, n: [1, z]}\n  q: 1\n";
         let expected = [
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_costs_that_line() {
+    fn an_invalid_line_does_not_stop_the_scan() {
         let text = "a:\n  b: [x, {\n  wor\n  c: 'open\nd: {k: \ne: 1\n";
         assert_eq!(
             elements(text),
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_line_belongs_where_its_column_says() {
+    fn the_column_determines_the_parent_of_an_empty_line() {
         assert_eq!(blank("a:\n  b:\n    |\n").as_deref(), Some(".a.b"));
         assert_eq!(blank("a:\n  b:\n  |\n").as_deref(), Some(".a"));
         assert_eq!(blank("a:\n  - b: 1\n    |").as_deref(), Some(".a[0]"));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_told_apart() {
+    fn document_ranges_splits_yaml_documents() {
         let text = "a: 1\n---\nb: 2\n--- # c\n";
         let found: Vec<&str> = document_ranges(text)
             .into_iter()
@@ -457,7 +457,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_scanned(text in "([a-c:{}\\[\\],'\"#|>&! -]|\n|é|\r){0,60}", cursor in 0..70usize) {
+        fn scan_accepts_any_text(text in "([a-c:{}\\[\\],'\"#|>&! -]|\n|é|\r){0,60}", cursor in 0..70usize) {
             for part in document_ranges(&text) {
                 let scan = scan(&text, part, cursor);
                 for element in &scan.elements {

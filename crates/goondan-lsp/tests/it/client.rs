@@ -1,4 +1,4 @@
-//! A client, and projects for it to open.
+//! A test client for the language server, and test projects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use goondan_spec::kinds::{ConnectorManifest, EventDeclaration, ExportSpec, ToolM
 use goondan_spec::{BasePackage, Bundle, Diagnostic, FileAccess, LoadInput, MemoryFiles, load};
 use serde_json::{Value, json};
 
-/// The project folder.
+/// The project directory.
 pub(crate) const ROOT: &str = "/p";
 
-/// A machine in memory.
+/// A host with files in memory.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub(crate) struct MockHost {
     pub(crate) files: MemoryFiles,
     pub(crate) base: BasePackage,
 }
 
-impl LspHost for Machine {
+impl LspHost for MockHost {
     fn files(&self) -> &dyn FileAccess {
         &self.files
     }
@@ -37,44 +37,44 @@ impl LspHost for Machine {
     }
 }
 
-/// A client that talks to a server.
+/// A client with its own server.
 pub(crate) struct Client {
-    server: LanguageServer<Machine>,
+    server: LanguageServer<MockHost>,
     next: i32,
-    /// The last that was published, by URI.
+    /// The last published diagnostics by URI.
     pub(crate) published: BTreeMap<String, Value>,
 }
 
 impl Client {
-    /// Files below [`ROOT`], none of them open.
+    /// Starts a client with files below [`ROOT`]. No file is open.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-        Client::with(
-            machine(files),
+        Client::with_capabilities(
+            mock_host(files),
             json!({ "general": { "positionEncodings": ["utf-16"] } }),
         )
     }
 
-    pub(crate) fn with(machine: Machine, capabilities: Value) -> Self {
+    pub(crate) fn with_capabilities(mock_host: MockHost, capabilities: Value) -> Self {
         let mut client = Client {
-            server: LanguageServer::new(machine),
+            server: LanguageServer::new(mock_host),
             next: 0,
             published: BTreeMap::new(),
         };
-        client.ask(
+        client.request(
             "initialize",
             json!({ "processId": null, "rootUri": null, "capabilities": capabilities }),
         );
-        client.tell("initialized", json!({}));
+        client.notify("initialized", json!({}));
         client
     }
 
-    /// Sends bytes as they are.
-    pub(crate) fn raw(&mut self, body: &[u8]) -> Vec<Value> {
+    /// Sends a raw message body, and returns the answers.
+    pub(crate) fn send_bytes(&mut self, body: &[u8]) -> Vec<Value> {
         self.server.receive(body)
     }
 
-    /// Lets the server say what it has to say.
-    pub(crate) fn settle(&mut self) {
+    /// Receives pending diagnostics into `published`.
+    pub(crate) fn receive_diagnostics(&mut self) {
         for message in self.server.pending_diagnostics() {
             assert_eq!(message["method"], "textDocument/publishDiagnostics");
             let uri = message["params"]["uri"].as_str().unwrap().to_owned();
@@ -83,6 +83,7 @@ impl Client {
         }
     }
 
+    /// Sends a request, and returns the whole answer.
     pub(crate) fn answer(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let body = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params })
@@ -92,14 +93,14 @@ impl Client {
         answers.remove(0)
     }
 
-    /// The result of a request, which must have one.
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a request that must succeed, and returns the result.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let mut answer = self.answer(method, params);
         assert!(answer.get("error").is_none(), "{answer}");
         answer["result"].take()
     }
 
-    pub(crate) fn tell(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         let body = json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string();
         assert_eq!(self.server.receive(body.as_bytes()), Vec::<Value>::new());
     }
@@ -107,45 +108,45 @@ impl Client {
     pub(crate) fn open(&mut self, file: &str, text: &str) {
         let document =
             json!({ "uri": uri(file), "languageId": "yaml", "version": 1, "text": text });
-        self.tell("textDocument/didOpen", json!({ "textDocument": document }));
-        self.settle();
+        self.notify("textDocument/didOpen", json!({ "textDocument": document }));
+        self.receive_diagnostics();
     }
 
     pub(crate) fn replace(&mut self, file: &str, text: &str) {
         let document = json!({ "uri": uri(file), "version": 2 });
-        self.tell(
+        self.notify(
             "textDocument/didChange",
             json!({ "textDocument": document, "contentChanges": [{ "text": text }] }),
         );
-        self.settle();
+        self.receive_diagnostics();
     }
 
-    /// What a request about a place of a file is answered.
-    pub(crate) fn at(&mut self, method: &str, file: &str, position: &Value) -> Value {
-        self.ask(
+    /// Sends a request about a position in a file, and returns the result.
+    pub(crate) fn request_at(&mut self, method: &str, file: &str, position: &Value) -> Value {
+        self.request(
             method,
             json!({ "textDocument": { "uri": uri(file) }, "position": position }),
         )
     }
 
-    /// The labels that are offered where `|` stands in the text of `goondan.yaml`.
-    pub(crate) fn offered(&mut self, text: &str) -> Vec<String> {
+    /// Returns the labels of the completion items at `|` in the text of `goondan.yaml`.
+    pub(crate) fn completion_labels(&mut self, text: &str) -> Vec<String> {
         let labels = self
-            .offers(text)
+            .completion_items(text)
             .into_iter()
             .map(|item| item["label"].as_str().unwrap().to_owned());
         labels.collect()
     }
 
-    /// What is offered where `|` stands in the text of `goondan.yaml`.
-    pub(crate) fn offers(&mut self, text: &str) -> Vec<Value> {
+    /// Returns the completion items at `|` in the text of `goondan.yaml`.
+    pub(crate) fn completion_items(&mut self, text: &str) -> Vec<Value> {
         let (text, position) = cursor(text);
         self.open("goondan.yaml", &text);
-        let answer = self.at("textDocument/completion", "goondan.yaml", &position);
+        let answer = self.request_at("textDocument/completion", "goondan.yaml", &position);
         answer["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// What was published about a file, each as its code.
+    /// Returns the codes of the published diagnostics of a file.
     pub(crate) fn codes(&self, file: &str) -> Vec<String> {
         let found = self
             .published
@@ -155,7 +156,7 @@ impl Client {
             .unwrap_or_default();
         found
             .iter()
-            .map(|one| one["code"].as_str().unwrap().to_owned())
+            .map(|diagnostic| diagnostic["code"].as_str().unwrap().to_owned())
             .collect()
     }
 }
@@ -164,27 +165,27 @@ pub(crate) fn uri(file: &str) -> String {
     format!("file://{ROOT}/{file}")
 }
 
-/// A text without its `|`, and where that was.
+/// Removes the `|` from a text, and returns the text and the position of the `|`.
 pub(crate) fn cursor(text: &str) -> (String, Value) {
     let at = text.find('|').expect("a `|` marks the cursor");
     (text.replacen('|', "", 1), position(text, at))
 }
 
-/// The place of a byte as VS Code counts.
+/// Returns the position of a byte offset in UTF-16 units, like VS Code.
 pub(crate) fn position(text: &str, at: usize) -> Value {
     let before = &text[..at];
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     json!({ "line": before.matches('\n').count(), "character": before[start..].encode_utf16().count() })
 }
 
-/// The byte of a place.
+/// Returns the byte offset of a position.
 pub(crate) fn offset(text: &str, position: &Value) -> usize {
     let line = usize::try_from(position["line"].as_u64().unwrap()).unwrap();
-    let wanted = usize::try_from(position["character"].as_u64().unwrap()).unwrap();
+    let expected_units = usize::try_from(position["character"].as_u64().unwrap()).unwrap();
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let mut units = 0;
     for (at, c) in text[start..].char_indices() {
-        if units >= wanted {
+        if units >= expected_units {
             return start + at;
         }
         units += c.len_utf16();
@@ -192,7 +193,7 @@ pub(crate) fn offset(text: &str, position: &Value) -> usize {
     text.len()
 }
 
-/// `text` with edits, as an editor makes them.
+/// Applies text edits like an editor.
 pub(crate) fn edited(text: &str, edits: &Value) -> String {
     let mut edits: Vec<&Value> = edits.as_array().unwrap().iter().collect();
     edits.sort_by_key(|edit| std::cmp::Reverse(offset(text, &edit["range"]["start"])));
@@ -207,25 +208,28 @@ pub(crate) fn edited(text: &str, edits: &Value) -> String {
     new
 }
 
-pub(crate) fn machine(files: &[(&str, &str)]) -> Machine {
+pub(crate) fn mock_host(files: &[(&str, &str)]) -> MockHost {
     let add =
         |all: MemoryFiles, (file, text): &(&str, &str)| all.file(format!("{ROOT}/{file}"), *text);
-    Machine {
+    MockHost {
         files: files.iter().fold(MemoryFiles::new().directory(ROOT), add),
         base: base(),
     }
 }
 
-/// What a fresh load finds in files of these texts.
-pub(crate) fn found(machine: &Machine, texts: &BTreeMap<String, String>) -> Vec<Diagnostic> {
+/// Returns the diagnostics of a fresh load of these texts.
+pub(crate) fn fresh_diagnostics(
+    mock_host: &MockHost,
+    texts: &BTreeMap<String, String>,
+) -> Vec<Diagnostic> {
     let add = |all: MemoryFiles, (file, text): (&String, &String)| {
         all.file(format!("{ROOT}/{file}"), text.as_str())
     };
-    let files = texts.iter().fold(machine.files.clone(), add);
+    let files = texts.iter().fold(mock_host.files.clone(), add);
     load(LoadInput {
         root: Path::new(ROOT),
         files: &files,
-        base: &machine.base,
+        base: &mock_host.base,
     })
     .diagnostics
 }
@@ -262,8 +266,8 @@ fn base() -> BasePackage {
     }
 }
 
-/// A project with every site at which a resource is named, in two files.
-pub(crate) fn everything() -> [(&'static str, &'static str); 2] {
+/// A project in two files that contains every kind of reference to a resource.
+pub(crate) fn full_project() -> [(&'static str, &'static str); 2] {
     [
         (
             "goondan.yaml",
@@ -335,7 +339,7 @@ spec:
     ]
 }
 
-/// The path of a URI below the project folder.
+/// Returns the path of a URI relative to the project directory.
 pub(crate) fn file_of(uri: &str) -> String {
     let path = PathBuf::from(uri.trim_start_matches("file://"));
     path.strip_prefix(ROOT)

@@ -1,4 +1,4 @@
-//! After any edits, what is published is what a fresh load finds.
+//! After any edits, the published diagnostics equal the diagnostics of a fresh load.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,15 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Machine, everything, found, machine, offset, position, uri};
+use crate::client::{
+    Client, MockHost, fresh_diagnostics, full_project, mock_host, offset, position, uri,
+};
 
-/// How many sequences are tried where `LSP_EDIT_SEQUENCES` says nothing.
+/// Number of tested edit sequences unless `LSP_EDIT_SEQUENCES` is set.
 const SEQUENCES: u32 = 100;
 
-/// An edit of one of the files: from and to which share of it, and what is written there.
+/// An edit: index of the file, start as a share of the text length, number of replaced bytes, and
+/// new text.
 type Edit = (usize, u16, u16, &'static str);
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
@@ -58,24 +61,27 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     )
 }
 
-/// Both texts, as far as they were edited, and the way to one change of them.
+/// The current texts by file.
 struct Texts(BTreeMap<String, String>);
 
 impl Texts {
-    /// Edits a text, and gives the range that an editor tells.
+    /// Edits a text, and returns the range that an editor sends.
     fn edit(&mut self, file: &str, at: u16, length: u16, new: &str) -> Value {
         let text = self.0.get_mut(file).unwrap();
         let start = text.floor_char_boundary(usize::from(at) * text.len() / usize::from(u16::MAX));
         let end = text.floor_char_boundary((start + usize::from(length)).min(text.len()));
-        // Between the two bytes of one end of a line is no place.
-        let outside = |at: usize| {
+        // No position is between the two bytes of a line end.
+        let before_line_end = |at: usize| {
             if text[..at].ends_with('\r') {
                 at - 1
             } else {
                 at
             }
         };
-        let (start, end) = (outside(start), outside(end).max(outside(start)));
+        let (start, end) = (
+            before_line_end(start),
+            before_line_end(end).max(before_line_end(start)),
+        );
         let range = json!({ "start": position(text, start), "end": position(text, end) });
         assert_eq!(offset(text, &range["start"]), start);
         text.replace_range(start..end, new);
@@ -84,9 +90,9 @@ impl Texts {
 }
 
 fn run(edits: Vec<Edit>) -> Result<(), TestCaseError> {
-    let files = everything();
-    let machine = machine(&files);
-    let mut client = Client::with(machine.clone(), json!({}));
+    let files = full_project();
+    let mock_host = mock_host(&files);
+    let mut client = Client::with_capabilities(mock_host.clone(), json!({}));
     let mut texts = Texts(
         files
             .iter()
@@ -101,25 +107,28 @@ fn run(edits: Vec<Edit>) -> Result<(), TestCaseError> {
         let range = texts.edit(file, at, length, new);
         let document = json!({ "uri": uri(file), "version": version + 2 });
         let changes = json!([{ "range": range, "text": new }]);
-        client.tell(
+        client.notify(
             "textDocument/didChange",
             json!({ "textDocument": document, "contentChanges": changes }),
         );
-        client.settle();
+        client.receive_diagnostics();
     }
-    prop_assert_eq!(shown(&client), expected(&machine, &texts.0));
+    prop_assert_eq!(shown(&client), expected(&mock_host, &texts.0));
     Ok(())
 }
 
-/// What the client shows: file, severity, code, message, and the bytes that are marked.
+/// Returns the published diagnostics as text: file, severity, code, message and range.
 fn shown(client: &Client) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for (uri, found) in &client.published {
         let of_file = found.as_array().unwrap().iter();
-        all.extend(of_file.map(|one| {
+        all.extend(of_file.map(|diagnostic| {
             format!(
                 "{uri} {} {} {} {}",
-                one["severity"], one["code"], one["message"], one["range"]
+                diagnostic["severity"],
+                diagnostic["code"],
+                diagnostic["message"],
+                diagnostic["range"]
             )
         }));
     }
@@ -127,8 +136,8 @@ fn shown(client: &Client) -> Vec<String> {
     all
 }
 
-fn expected(machine: &Machine, texts: &BTreeMap<String, String>) -> Vec<String> {
-    let one = |found: &Diagnostic| {
+fn expected(mock_host: &MockHost, texts: &BTreeMap<String, String>) -> Vec<String> {
+    let line = |found: &Diagnostic| {
         let file = found
             .file
             .clone()
@@ -156,14 +165,17 @@ fn expected(machine: &Machine, texts: &BTreeMap<String, String>) -> Vec<String> 
             json!(message)
         )
     };
-    let mut all: Vec<String> = found(machine, texts).iter().map(one).collect();
+    let mut all: Vec<String> = fresh_diagnostics(mock_host, texts)
+        .iter()
+        .map(line)
+        .collect();
     all.sort();
     all.dedup();
     all
 }
 
 #[test]
-fn published_is_what_a_fresh_load_finds() {
+fn diagnostics_after_edits_match_a_fresh_load() {
     let count = std::env::var("LSP_EDIT_SEQUENCES")
         .ok()
         .and_then(|count| count.parse().ok())

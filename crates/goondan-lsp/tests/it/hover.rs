@@ -1,14 +1,14 @@
-//! What is told of what is under the cursor.
+//! Hover texts.
 
 use serde_json::Value;
 
-use crate::client::{Client, cursor, everything};
+use crate::client::{Client, cursor, full_project};
 
-fn told(text: &str) -> String {
+fn hover_text(text: &str) -> String {
     let (text, position) = cursor(text);
-    let mut client = Client::new(&everything()[1..]);
+    let mut client = Client::new(&full_project()[1..]);
     client.open("goondan.yaml", &text);
-    let hover = client.at("textDocument/hover", "goondan.yaml", &position);
+    let hover = client.request_at("textDocument/hover", "goondan.yaml", &position);
     hover["contents"]["value"]
         .as_str()
         .unwrap_or_default()
@@ -16,28 +16,28 @@ fn told(text: &str) -> String {
 }
 
 #[test]
-fn fields_are_explained() {
-    let text = told("kind: Agent\nspec:\n  maxParallel|ToolCalls: 3\n");
+fn hover_describes_fields() {
+    let text = hover_text("kind: Agent\nspec:\n  maxParallel|ToolCalls: 3\n");
     assert!(
         text.contains("The maximum number of tool calls")
             && text.contains("at least 1")
             && text.contains("Default: `8`"),
         "{text}"
     );
-    assert!(told("ki|nd: Agent\n").contains("The kind of the resource"));
+    assert!(hover_text("ki|nd: Agent\n").contains("The kind of the resource"));
     assert!(
-        told("kind: Agent\nspec:\n  permissions: {default: as|k}\n")
+        hover_text("kind: Agent\nspec:\n  permissions: {default: as|k}\n")
             .contains("`allow`, `ask`, `deny`")
     );
     assert!(
-        told("kind: Agent\nspec:\n  prompt:\n    sys|temRef: [broken\n")
+        hover_text("kind: Agent\nspec:\n  prompt:\n    sys|temRef: [broken\n")
             .contains("path of a project file")
     );
 }
 
 #[test]
-fn mistakes_are_explained() {
-    let text = told(
+fn hover_describes_errors() {
+    let text = hover_text(
         "apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/non|e}\n",
     );
     assert!(
@@ -47,8 +47,8 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn tools_show_their_exports() {
-    let text = told(
+fn hover_on_a_tool_lists_its_exports() {
+    let text = hover_text(
         "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  tools: [{ref: Tool/fil|es}]\n",
     );
     assert!(
@@ -58,12 +58,12 @@ fn tools_show_their_exports() {
 }
 
 #[test]
-fn nothing_is_told_of_nothing() {
+fn hover_on_a_comment_is_empty() {
     let mut client = Client::new(&[]);
     let (text, position) = cursor("# com|ment\n");
     client.open("goondan.yaml", &text);
     assert_eq!(
-        client.at("textDocument/hover", "goondan.yaml", &position),
+        client.request_at("textDocument/hover", "goondan.yaml", &position),
         Value::Null
     );
 }

@@ -1,13 +1,13 @@
-//! The language server as a client sees it, without a process around it.
+//! Tests the language server through its messages, without a separate process.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod actions;
 mod client;
 mod completion;
+mod diagnostics;
 mod edits;
-mod garbage;
 mod hover;
-mod places;
-mod publish;
+mod invalid_messages;
+mod navigation;
+mod quick_fixes;
 mod rename;

@@ -1,10 +1,10 @@
-//! Renames, there and back.
+//! Renames.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, edited, everything, file_of, position, uri};
+use crate::client::{Client, edited, file_of, full_project, position, uri};
 
 struct Project {
     client: Client,
@@ -31,7 +31,7 @@ impl Project {
         self.client.answer("textDocument/rename", params)
     }
 
-    /// Renames what stands behind `before`, and takes over the edits.
+    /// Renames the resource after `before`, and applies the edits.
     fn rename(&mut self, file: &str, before: &str, new: &str) {
         let answer = self.answer(file, before, new);
         for (uri, edits) in answer["result"]["changes"]
@@ -53,7 +53,7 @@ impl Project {
         );
     }
 
-    fn refused(&mut self, file: &str, before: &str, new: &str) -> String {
+    fn refusal_message(&mut self, file: &str, before: &str, new: &str) -> String {
         self.answer(file, before, new)["error"]["message"]
             .as_str()
             .unwrap()
@@ -62,8 +62,8 @@ impl Project {
 }
 
 #[test]
-fn there_and_back_is_the_same_text() {
-    let files = everything();
+fn renaming_back_restores_the_original_text() {
+    let files = full_project();
     for (before, old) in [
         ("Model/", "main"),
         ("name: \"", "writer"),
@@ -94,49 +94,50 @@ fn there_and_back_is_the_same_text() {
 }
 
 #[test]
-fn what_can_not_be_renamed_is_refused() {
-    let mut project = Project::open(&everything());
-    let taken = project.refused("goondan.yaml", "Tool/", "files");
+fn invalid_renames_are_rejected() {
+    let mut project = Project::open(&full_project());
+    let taken = project.refusal_message("goondan.yaml", "Tool/", "files");
     assert!(taken.contains("`Tool/files` already exists"), "{taken}");
     assert!(
         project
-            .refused("goondan.yaml", "Tool/", "No Name")
+            .refusal_message("goondan.yaml", "Tool/", "No Name")
             .contains("not a valid Tool name")
     );
     assert!(
         project
-            .refused("goondan.yaml", "kind: Tool, name: ", "x")
+            .refusal_message("goondan.yaml", "kind: Tool, name: ", "x")
             .contains("built in")
     );
     assert!(
         project
-            .refused("goondan.yaml", "apiVersion", "x")
+            .refusal_message("goondan.yaml", "apiVersion", "x")
             .contains("no resource name")
     );
 }
 
 #[test]
-fn a_name_with_escapes_is_refused() {
-    let [(name, text), rest] = everything();
+fn renaming_a_name_with_escapes_is_rejected() {
+    let [(name, text), rest] = full_project();
     let text = text.replace("modelRef: Model/main", "modelRef: \"Model/m\\x61in\"");
     let mut project = Project::open(&[(name, &text), rest]);
-    let refused = project.refused("goondan.yaml", "kind: Model\nmetadata: {name: ", "x");
+    let refusal_message =
+        project.refusal_message("goondan.yaml", "kind: Model\nmetadata: {name: ", "x");
     assert!(
-        refused.contains("with escapes") && refused.contains("line 17"),
-        "{refused}"
+        refusal_message.contains("with escapes") && refusal_message.contains("line 17"),
+        "{refusal_message}"
     );
 }
 
 #[test]
 fn aliases_are_renamed_once() {
-    let [(name, text), rest] = everything();
+    let [(name, text), rest] = full_project();
     let text = text
         .replace("modelRef: Model/main", "modelRef: &m Model/main")
         .replace(
             "metadata: {name: default}",
             "metadata: {name: default, labels: {a: *m}}",
         );
-    // An anchor ends with its document, so this one is inside of one.
+    // An anchor is valid only in its document, so the alias is in the same document.
     let text = text.replace(", labels: {a: *m}", "").replace(
         "name: \"writer\"",
         "name: \"writer\"\n  labels: {x: &w writer, y: *w}",
@@ -149,13 +150,13 @@ fn aliases_are_renamed_once() {
 }
 
 #[test]
-fn what_would_be_renamed_is_shown_first() {
-    let [(_, text), _] = everything();
-    let mut project = Project::open(&everything());
+fn prepare_rename_returns_the_name_and_its_range() {
+    let [(_, text), _] = full_project();
+    let mut project = Project::open(&full_project());
     let at = position(text, text.find("Tool/notes").unwrap() + 6);
     let shown = project
         .client
-        .at("textDocument/prepareRename", "goondan.yaml", &at);
+        .request_at("textDocument/prepareRename", "goondan.yaml", &at);
     assert_eq!(shown["placeholder"], "notes");
     let start = position(text, text.find("Tool/notes").unwrap() + 5);
     assert_eq!(shown["range"]["start"], start);
@@ -163,7 +164,7 @@ fn what_would_be_renamed_is_shown_first() {
     assert_eq!(
         project
             .client
-            .at("textDocument/prepareRename", "goondan.yaml", &at),
+            .request_at("textDocument/prepareRename", "goondan.yaml", &at),
         Value::Null
     );
 }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_version_counts() {
+    fn the_interface_with_the_newest_version_is_chosen() {
         let card = json!({
             "supportedInterfaces": [
                 {"url": "https://a.example/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_leads_nowhere_else() {
+    fn a_card_url_must_have_the_origin_of_the_card() {
         for url in [
             "https://b.example/",
             "http://a.example/",

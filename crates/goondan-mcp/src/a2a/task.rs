@@ -185,10 +185,10 @@ fn answer(parts: &[Value]) -> A2aAnswer {
 mod tests {
     use super::*;
 
-    fn task(pieces: &[Value]) -> A2aTask {
+    fn task(events: &[Value]) -> A2aTask {
         let mut task = A2aTask::default();
-        for piece in pieces {
-            task.take(A2aResult::read(piece).expect("a piece"));
+        for event in events {
+            task.take(A2aResult::read(event).expect("a stream event"));
         }
         task
     }
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_put_together_from_its_pieces() {
-        let pieces = [
+    fn an_answer_is_assembled_from_stream_events() {
+        let events = [
             text("old", false),
             text("a", false),
             text("b", true),
             status("TASK_STATE_COMPLETED"),
         ];
-        let task = task(&pieces);
+        let task = task(&events);
         assert_eq!(
             (task.state(), &*task.answer().text),
             (A2aTaskState::Completed, "ab")
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_the_same() {
+    fn both_protocol_versions_parse_to_the_same_task() {
         let new = json!({"task": {
             "id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
             "artifacts": [{"artifactId": "a", "parts": [{"text": "x"}, {"raw": "QQ==", "mediaType": "image/png"}]}],
@@ -240,28 +240,28 @@ mod tests {
     }
 
     #[test]
-    fn a_question_and_a_failure_are_told_in_the_words_of_the_agent() {
-        let with = |state: &str| {
+    fn the_task_keeps_the_status_message_of_the_agent() {
+        let with_state = |state: &str| {
             let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "which\u{202e}?"}]});
             task(&[json!({"task": {"id": "t", "status": {"state": state, "message": message}}})])
         };
-        for (name, wanted) in [
+        for (name, expected) in [
             ("TASK_STATE_INPUT_REQUIRED", A2aTaskState::Asks),
             ("auth-required", A2aTaskState::Asks),
             ("TASK_STATE_REJECTED", A2aTaskState::Failed),
             ("TASK_STATE_WORKING", A2aTaskState::Open),
         ] {
-            let task = with(name);
+            let task = with_state(name);
             assert_eq!(
                 (task.state(), &*task.words),
-                (wanted, "which\\u{202e}?"),
+                (expected, "which\\u{202e}?"),
                 "{name}"
             );
         }
     }
 
     #[test]
-    fn a_message_is_an_answer() {
+    fn a_message_result_is_a_completed_answer() {
         let message =
             json!({"message": {"messageId": "m", "contextId": "c", "parts": [{"text": "hi"}]}});
         let task = task(&[message]);

@@ -7,9 +7,9 @@
     reason = "a test may panic"
 )]
 
-mod faults;
-mod lines;
+mod http_faults;
+mod http_server;
 mod prompts;
 mod resources;
-mod web;
-mod web_faults;
+mod stdio_faults;
+mod stdio_server;

@@ -1,4 +1,4 @@
-//! Prompts of a server: listed with its tools, and sent as an input.
+//! Server prompts: listed with the tools, and expanded to inputs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +9,21 @@ use goondan_spec::value::Environment;
 use goondan_spec::{BasePackage, Bundle, LoadInput, MemoryFiles};
 use serde_json::{Value, json};
 
-use crate::faults::until;
-use crate::lines::{Does, HANGS, Played, ReceivedRequest, RecordingDialer, hello, session, tool};
+use crate::stdio_faults::until;
+use crate::stdio_server::{
+    HANG_TIMEOUT, MockServer, ReceivedRequest, RecordingSpawner, ServerAction, initialize_result,
+    session, tool,
+};
 
 /// Answers like a server with two pages of prompts.
-fn prompter(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
-    let params = &heard.message["params"];
+fn prompt_server(request: &ReceivedRequest<'_>) -> Option<Vec<ServerAction>> {
+    let params = &request.message["params"];
     let arguments = json!([{"name": "file", "required": true}, {"name": "style"}]);
-    let result = match heard.message["method"].as_str()? {
+    let result = match request.message["method"].as_str()? {
         "initialize" => {
-            let mut hello = hello("2025-11-25");
-            hello["capabilities"]["prompts"] = json!({});
-            hello
+            let mut initialize_result = initialize_result("2025-11-25");
+            initialize_result["capabilities"]["prompts"] = json!({});
+            initialize_result
         }
         "tools/list" => json!({"tools": [tool("add")]}),
         "prompts/list" if params["cursor"] == "2" => {
@@ -42,14 +45,14 @@ fn prompter(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
         }
         _ => return None,
     };
-    Some(vec![heard.answer(result)])
+    Some(vec![request.answer(result)])
 }
 
 #[tokio::test]
 async fn prompts_are_listed_and_become_inputs() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Played::new(prompter, 0);
-    let session = session(&server, folder.path(), HANGS);
+    let server = MockServer::new(prompt_server, 0);
+    let session = session(&server, folder.path(), HANG_TIMEOUT);
     let catalog = session.catalog().await.unwrap();
     let listed: Vec<_> = catalog
         .prompts
@@ -98,13 +101,13 @@ fn bundle(permissions: &str) -> Bundle {
         files: &files,
         base: &BasePackage::default(),
     });
-    let problems = loaded.diagnostics;
-    loaded.bundle.unwrap_or_else(|| panic!("{problems:?}"))
+    let diagnostics = loaded.diagnostics;
+    loaded.bundle.unwrap_or_else(|| panic!("{diagnostics:?}"))
 }
 
 const IN_SANDBOX: &str = "  permissions: {sandbox: {}}";
 
-/// Prepares the swarm of the bundle, and opens its tool without keeping an export.
+/// Prepares the swarm of the bundle, and opens its tools without keeping the exports.
 async fn prepare(tools: &McpTools, bundle: &Bundle) {
     tools.prepare(bundle, bundle.choose_swarm(None).unwrap());
     for tool in bundle.tools().values() {
@@ -113,13 +116,13 @@ async fn prepare(tools: &McpTools, bundle: &Bundle) {
 }
 
 #[tokio::test]
-async fn a_prompt_of_a_known_server_runs_in_the_sandbox() {
+async fn a_cached_prompt_server_is_started_once_in_the_sandbox() {
     let folder = tempfile::tempdir().unwrap();
-    let dialer = RecordingDialer::new(&Played::new(prompter, 0));
+    let spawner = RecordingSpawner::new(&MockServer::new(prompt_server, 0));
     let tools = || {
         McpTools::new(
             folder.path(),
-            Arc::clone(&dialer) as _,
+            Arc::clone(&spawner) as _,
             Environment::default(),
         )
     };
@@ -128,7 +131,7 @@ async fn a_prompt_of_a_known_server_runs_in_the_sandbox() {
     prepare(&first, &sandboxed).await;
     first.accept_prepared();
     first.shutdown().await;
-    assert_eq!(*dialer.sandboxes.lock().unwrap(), [1]);
+    assert_eq!(*spawner.sandboxes.lock().unwrap(), [1]);
 
     let second = tools();
     prepare(&second, &sandboxed).await;
@@ -136,32 +139,33 @@ async fn a_prompt_of_a_known_server_runs_in_the_sandbox() {
     assert_eq!(second.prompts().len(), 2);
     let expand = async || second.expand_prompt("/docs:plain").await.unwrap().unwrap();
     expand().await;
-    // A rejected reload, and an accepted one, keep the server.
+    // A rejected reload and an accepted reload keep the server running.
     prepare(&second, &bundle("")).await;
     second.reject_prepared();
     expand().await;
     prepare(&second, &sandboxed).await;
     second.accept_prepared();
     expand().await;
-    assert_eq!(*dialer.sandboxes.lock().unwrap(), [1, 1]);
+    assert_eq!(*spawner.sandboxes.lock().unwrap(), [1, 1]);
     second.shutdown().await;
 }
 
-/// Answers like a server of the newer revision, which removes its prompt after it was used.
-fn removing(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
-    let notification = |subscription: &Value, method: &str, wanted: &Value| {
+/// Answers like a server of the newer revision that removes its prompt after the first use.
+fn prompt_removing_server(request: &ReceivedRequest<'_>) -> Option<Vec<ServerAction>> {
+    let notification = |subscription: &Value, method: &str, listen_request: &Value| {
         let id = json!({"io.modelcontextprotocol/subscriptionId": subscription["id"]});
-        let params = json!({"_meta": id, "notifications": wanted["params"]["notifications"]});
-        Does::Says(json!({"jsonrpc": "2.0", "method": method, "params": params}))
+        let params =
+            json!({"_meta": id, "notifications": listen_request["params"]["notifications"]});
+        ServerAction::Send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
     };
     let complete = |mut result: Value| {
         let fields = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
         let all = result.as_object_mut().unwrap();
         all.extend(fields.as_object().unwrap().clone());
-        heard.answer(result)
+        request.answer(result)
     };
-    let mut past = heard.past.iter();
-    Some(match heard.message["method"].as_str()? {
+    let mut past = request.past.iter();
+    Some(match request.message["method"].as_str()? {
         "server/discover" => vec![complete(json!({
             "supportedVersions": ["2026-07-28"],
             "capabilities": {"prompts": {"listChanged": true}},
@@ -169,14 +173,14 @@ fn removing(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
         }))],
         "subscriptions/listen" => {
             let method = "notifications/subscriptions/acknowledged";
-            vec![notification(heard.message, method, heard.message)]
+            vec![notification(request.message, method, request.message)]
         }
-        "prompts/list" if heard.before("prompts/get") > 0 => {
+        "prompts/list" if request.before("prompts/get") > 0 => {
             vec![complete(json!({"prompts": []}))]
         }
         "prompts/list" => vec![complete(json!({"prompts": [{"name": "review"}]}))],
         "prompts/get" => {
-            let subscription = past.find(|it| it["method"] == "subscriptions/listen")?;
+            let subscription = past.find(|message| message["method"] == "subscriptions/listen")?;
             let method = "notifications/prompts/list_changed";
             let text = json!({"type": "text", "text": "Review."});
             let message = json!({"role": "user", "content": text});
@@ -190,22 +194,22 @@ fn removing(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
 }
 
 #[tokio::test]
-async fn a_changed_list_of_prompts_is_fetched_again() {
+async fn a_changed_prompt_list_is_fetched_again() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Played::new(removing, 0);
-    let dialer = RecordingDialer::new(&server);
-    let tools = McpTools::new(folder.path(), dialer, Environment::default());
+    let server = MockServer::new(prompt_removing_server, 0);
+    let spawner = RecordingSpawner::new(&server);
+    let tools = McpTools::new(folder.path(), spawner, Environment::default());
     prepare(&tools, &bundle("")).await;
     tools.accept_prepared();
     assert_eq!(tools.prompts().len(), 1);
     let mut changes = tools.prompt_changes();
     let changed = async {
-        until(|| server.heard("subscriptions/listen") == 1).await;
+        until(|| server.count_received("subscriptions/listen") == 1).await;
         let expanded = tools.expand_prompt("/docs:review").await;
         assert_eq!(expanded.unwrap().unwrap().text, "Review.");
         changes.changed().await.unwrap();
     };
-    tokio::time::timeout(HANGS, changed).await.unwrap();
+    tokio::time::timeout(HANG_TIMEOUT, changed).await.unwrap();
     assert_eq!(tools.prompts(), []);
     tools.shutdown().await;
 }

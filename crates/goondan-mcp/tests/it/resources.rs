@@ -1,9 +1,12 @@
-//! Resources of a server: a model reads the targets of links, and lists what there is.
+//! Server resources: listing and reading through the export for models.
 
 use goondan_core::JsonObject;
 use serde_json::{Value, json};
 
-use crate::lines::{Does, HANGS, Played, ReceivedRequest, Script, hello, outcome, session, tool};
+use crate::stdio_server::{
+    HANG_TIMEOUT, MockServer, ReceivedRequest, Script, ServerAction, initialize_result, outcome,
+    session, tool,
+};
 
 fn arguments(pairs: &[(&str, &str)]) -> JsonObject {
     pairs
@@ -12,15 +15,15 @@ fn arguments(pairs: &[(&str, &str)]) -> JsonObject {
         .collect()
 }
 
-/// Answers like a server with two pages of resources, one template, and a tool whose name is the
-/// preferred name of the export.
-fn library(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
-    let params = &heard.message["params"];
-    let result = match heard.message["method"].as_str()? {
+/// Answers like a server with two pages of resources, one template, and a tool with the preferred
+/// name of the export.
+fn library(request: &ReceivedRequest<'_>) -> Option<Vec<ServerAction>> {
+    let params = &request.message["params"];
+    let result = match request.message["method"].as_str()? {
         "initialize" => {
-            let mut hello = hello("2025-11-25");
-            hello["capabilities"]["resources"] = json!({});
-            hello
+            let mut initialize_result = initialize_result("2025-11-25");
+            initialize_result["capabilities"]["resources"] = json!({});
+            initialize_result
         }
         "tools/list" => json!({"tools": [tool("add"), tool("read-resource")]}),
         "resources/list" if params["cursor"] == "2" => {
@@ -33,28 +36,28 @@ fn library(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
         "resources/templates/list" => {
             json!({"resourceTemplates": [{"uriTemplate": "doc://{id}", "name": "doc"}]})
         }
-        "resources/read" => return Some(vec![contents(heard, params["uri"].as_str()?)]),
+        "resources/read" => return Some(vec![contents(request, params["uri"].as_str()?)]),
         _ => return None,
     };
-    Some(vec![heard.answer(result)])
+    Some(vec![request.answer(result)])
 }
 
-fn contents(heard: &ReceivedRequest<'_>, uri: &str) -> Does {
+fn contents(request: &ReceivedRequest<'_>, uri: &str) -> ServerAction {
     let text = |text: &str| json!({"uri": uri, "text": text});
-    let picture = json!({"uri": uri, "mimeType": "image/png", "blob": "QQ=="});
-    heard.answer(match uri {
+    let image = json!({"uri": uri, "mimeType": "image/png", "blob": "QQ=="});
+    request.answer(match uri {
         "doc://a" => json!({"contents": [text("on\u{202e}e")]}),
-        "doc://two" => json!({"contents": [text("one"), picture]}),
+        "doc://two" => json!({"contents": [text("one"), image]}),
         "doc://odd" => json!({"contents": [{"uri": 7}, text("readable")]}),
         "doc://none" => json!({"contents": []}),
-        _ => return heard.refuse(-32002, "Resource not found"),
+        _ => return request.refuse(-32002, "Resource not found"),
     })
 }
 
 #[tokio::test]
-async fn a_server_with_resources_has_an_export_that_reads_them() {
+async fn a_server_with_resources_gets_an_export_that_reads_them() {
     let folder = tempfile::tempdir().unwrap();
-    let session = session(&Played::new(library, 0), folder.path(), HANGS);
+    let session = session(&MockServer::new(library, 0), folder.path(), HANG_TIMEOUT);
     let catalog = session.catalog().await.unwrap();
     let names: Vec<&str> = catalog
         .tools
@@ -81,7 +84,7 @@ async fn a_server_with_resources_has_an_export_that_reads_them() {
 #[tokio::test]
 async fn resources_are_listed_page_by_page() {
     let folder = tempfile::tempdir().unwrap();
-    let session = session(&Played::new(library, 0), folder.path(), HANGS);
+    let session = session(&MockServer::new(library, 0), folder.path(), HANG_TIMEOUT);
     let first = session
         .read_resource(JsonObject::new())
         .await
@@ -99,17 +102,17 @@ async fn resources_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_page_with_too_many_resources_is_cut() {
+async fn a_page_with_too_many_resources_is_truncated() {
     let folder = tempfile::tempdir().unwrap();
-    let many: Script = |heard| {
+    let many: Script = |request| {
         let all: Vec<Value> = (0..501)
             .map(|n| json!({"uri": format!("doc://{n}"), "name": "n"}))
             .collect();
-        heard
+        request
             .is("resources/list")
-            .then(|| vec![heard.answer(json!({"resources": all}))])
+            .then(|| vec![request.answer(json!({"resources": all}))])
     };
-    let session = session(&Played::new(many, 0), folder.path(), HANGS);
+    let session = session(&MockServer::new(many, 0), folder.path(), HANG_TIMEOUT);
     let listed = session
         .read_resource(JsonObject::new())
         .await

@@ -1,4 +1,4 @@
-//! Recovered calls and embeddings, from a server on this machine.
+//! Text tool calls and embeddings from a local server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::provider::ModelProviders;
 use crate::testing::{model, request};
 
-/// Returns the address of a server that sends `body` once.
+/// Starts a server that sends `body` once, and returns its address.
 async fn server(body: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -70,8 +70,8 @@ fn request_with_tool() -> ModelRequest {
     }
 }
 
-/// Returns the text that is shown, and the answer.
-async fn answered(text: &str, options: Value) -> (String, CompletedAnswer) {
+/// Returns the streamed text and the completed answer.
+async fn streamed_answer(text: &str, options: Value) -> (String, CompletedAnswer) {
     let pieces = text
         .split_inclusive(' ')
         .map(|piece| json!({"message": {"content": piece}}));
@@ -94,10 +94,10 @@ async fn answered(text: &str, options: Value) -> (String, CompletedAnswer) {
 }
 
 #[tokio::test]
-async fn calls_in_text_are_recovered_unless_an_option_forbids_it() {
+async fn text_tool_calls_are_extracted_unless_an_option_disables_it() {
     let call = "<function=t__x> <parameter=n> 1 </parameter> </function>";
     let text = format!("I look. {call}");
-    let (shown, answer) = answered(&text, json!({})).await;
+    let (shown, answer) = streamed_answer(&text, json!({})).await;
     assert_eq!(shown, "I look.");
     let expected = [
         MessagePart::text("I look."),
@@ -105,7 +105,7 @@ async fn calls_in_text_are_recovered_unless_an_option_forbids_it() {
     ];
     assert_eq!(answer.parts, expected);
     assert_eq!(answer.finish_reason, ModelFinishReason::ToolCalls);
-    let (shown, answer) = answered(&text, json!({"textToolCalls": false})).await;
+    let (shown, answer) = streamed_answer(&text, json!({"textToolCalls": false})).await;
     assert_eq!(
         (shown.as_str(), answer.parts),
         (text.as_str(), vec![MessagePart::text(text.as_str())])
@@ -113,7 +113,7 @@ async fn calls_in_text_are_recovered_unless_an_option_forbids_it() {
 }
 
 #[tokio::test]
-async fn embeddings_come_from_providers_that_have_them() {
+async fn ollama_embeddings_are_decoded_and_invalid_bodies_are_errors() {
     let texts = || vec!["cats".to_owned(), "dogs".to_owned()];
     let vectors = json!({"embeddings": [[0.5, 1.0], [0.0, -1.0]]}).to_string();
     let ollama = client("ollama", &server(vectors).await, json!({}));
@@ -147,7 +147,7 @@ async fn embeddings_come_from_providers_that_have_them() {
 }
 
 #[tokio::test]
-async fn providers_without_embeddings_are_a_configuration_error() {
+async fn embedding_without_provider_support_is_a_configuration_error() {
     let vertex = client("vertex", "http://127.0.0.1:9", json!({}));
     let error = vertex
         .embed(vec![String::new()])

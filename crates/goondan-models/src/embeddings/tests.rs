@@ -5,7 +5,7 @@ fn texts() -> Vec<String> {
 }
 
 #[test]
-fn each_format_has_its_request() {
+fn embedding_requests_follow_the_wire_format() {
     let openai = (
         "embeddings".to_owned(),
         json!({"model": "m", "input": ["cats", ""]}),
@@ -45,7 +45,7 @@ fn each_format_has_its_request() {
 }
 
 #[test]
-fn vectors_are_in_the_order_of_the_texts() {
+fn embedding_vectors_follow_the_input_order() {
     let vectors = vec![vec![1.0, 0.5], vec![-0.25, 0.0]];
     for (wire, answer) in [
         (
@@ -73,7 +73,7 @@ fn vectors_are_in_the_order_of_the_texts() {
 }
 
 #[test]
-fn errors_and_other_shapes_are_not_vectors() {
+fn error_bodies_and_unknown_shapes_are_not_decoded_as_vectors() {
     for wire in [
         ProviderWireFormat::Chat,
         ProviderWireFormat::Ollama,

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_gives_the_providers_words() {
+    fn error_bodies_of_every_shape_give_a_status_and_a_message() {
         for (body, status, words) in [
             (
                 json!({"error": {"message": "a", "code": 429}}),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_is_understood() {
+    fn retry_delays_are_read_from_all_header_formats_and_bodies() {
         let wait = |name: &'static str, value: &'static str| {
             let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
             retry_after(&headers, "2026-01-01T00:00:00Z".parse().unwrap())

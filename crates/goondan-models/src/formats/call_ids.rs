@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique_in_the_conversation() {
+    fn call_ids_never_repeat_ids_of_the_conversation() {
         let taken = HashSet::from(["a".to_owned(), "call_2".to_owned()]);
         let mut ids = CallIds::new(&taken);
         let given: Vec<_> = ["b", "a", "", "b"]
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_fit_the_provider_and_stay_apart() {
+    fn shortened_call_ids_are_valid_and_distinct() {
         assert_eq!(short_id("abcDEF123"), "abcDEF123");
         let short = short_id("call_1");
         assert!(

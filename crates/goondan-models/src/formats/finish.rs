@@ -108,7 +108,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../../docs/models.md");
 
     #[test]
-    fn the_documentation_lists_every_reason() {
+    fn the_documentation_lists_every_finish_reason() {
         let page = PAGE.to_ascii_lowercase();
         let missing: Vec<_> = ENDING_CLASSES
             .iter()

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_a_header_and_its_output() {
+    fn a_command_result_has_a_status_line_and_the_output() {
         let output = json!({"command": "cargo test", "cwd": "/p", "durationMs": 120, "stdout": "ok 1\n\tat \"x\"\n",
             "stderr": "error: no\n", "exitCode": 1, "signal": null, "timedOut": false, "note": "It ran in a sandbox."});
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_without_ids() {
+    fn an_agent_response_is_shown_without_ids() {
         let output = |is_async: bool| {
             json!({"target": "coder", "eventId": "e", "correlationId": "c", "accepted": true, "async": is_async,
                 "response": "Done:\n- a"})

@@ -26,8 +26,8 @@ pub(crate) fn model_target(name: &str, model: &str) -> ModelTarget {
     }
 }
 
-/// Returns the body of `request` in `format`. The messages pass through the store, as after a
-/// restart.
+/// Returns the body of `request` in `format`. The messages are serialized and read again, as after
+/// a restart.
 pub(crate) fn body_of(format: impl WireFormat + 'static, mut request: ModelRequest) -> Value {
     let stored = |message: &Arc<Message>| -> Message {
         let text = serde_json::to_string(&**message).expect("a message");
@@ -55,8 +55,8 @@ pub(crate) fn body_of(format: impl WireFormat + 'static, mut request: ModelReque
     serde_json::from_slice(&bytes).expect("a body in JSON")
 }
 
-/// Returns a conversation: a question with an image, `answer` and the results of its calls with a
-/// file, another question.
+/// Returns a conversation: a question with an image, `answer`, the results of its calls with a
+/// file, and another question.
 pub(crate) fn conversation(answer: Vec<MessagePart>) -> ModelRequest {
     let image = || file("image/png", "iVBO", "map.png");
     let calls = message(MessageRole::Assistant, answer);

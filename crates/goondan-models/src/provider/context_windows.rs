@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_a_vendor_are_found() {
+    fn context_windows_are_found_for_names_with_a_vendor_prefix() {
         for (model, window) in [
             ("claude-sonnet-4-5", Some(200_000)),
             ("eu.anthropic.claude-sonnet-4-5-v1:0", Some(200_000)),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_server_decides_the_window() {
+    fn local_servers_have_no_default_context_window() {
         for (name, window) in [
             ("ollama", None),
             ("llamacpp", None),

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_alphabetical_and_complete() {
+    fn the_provider_table_is_sorted_and_has_an_address_or_example() {
         let names: Vec<_> = providers().iter().map(|provider| &provider.name).collect();
         assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
         for provider in providers().iter().filter(|provider| provider.is_live()) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelled_names_find_their_provider() {
+    fn misspelled_provider_names_have_suggestions() {
         assert_eq!(similar_providers("antropic")[0], "anthropic");
         assert_eq!(similar_providers("OpenAI")[0], "openai");
         assert_eq!(similar_providers("lm-studio")[0], "lmstudio");

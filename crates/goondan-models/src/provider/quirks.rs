@@ -60,7 +60,7 @@ mod tests {
     use crate::provider::provider;
 
     #[test]
-    fn namespaces_choose_the_address_and_prefixes_complete_the_name() {
+    fn namespaces_select_the_address_and_prefixes_complete_model_names() {
         let zai = &provider("zai").expect("a provider").quirks;
         let coding = zai.namespace_address("zai_coding::glm");
         assert_eq!(coding, Some("https://api.z.ai/api/coding/paas/v4/"));

@@ -12,12 +12,12 @@ use super::*;
 use crate::scripted::ScriptedFactory;
 use crate::testing::{answer, answer_text, message, model, request};
 
-struct Studio {
-    folder: tempfile::TempDir,
+struct TestProject {
+    directory: tempfile::TempDir,
     environment: Environment,
 }
 
-impl Studio {
+impl TestProject {
     fn new() -> Self {
         let environment = [
             ("SOME_TOKEN", "t0p-secret-value"),
@@ -25,17 +25,17 @@ impl Studio {
             ("PLACE", "somewhere"),
         ];
         let owned = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Studio {
-            folder: tempfile::tempdir().unwrap(),
+        TestProject {
+            directory: tempfile::tempdir().unwrap(),
             environment: owned.into_iter().collect(),
         }
     }
 
     fn root(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 
-    /// A client that answers by `script` and is recorded.
+    /// Returns a recorded client that answers according to `script`.
     fn recorder(&self, script: Value) -> Arc<dyn ModelClient> {
         let factory = ScriptedFactory::from_script(serde_json::from_value(script).unwrap());
         let mut model = model("openai", json!({"headers": {"x-team": "header-secret"}}));
@@ -75,28 +75,28 @@ fn with_tool(mut request: ModelRequest, description: &str) -> ModelRequest {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_a_call_is_played_as_one() {
+async fn replay_sends_a_schema_unless_the_recording_used_the_answer_tool() {
     for (tool, is_sent) in [("answer__submit", false), ("t__x", true)] {
-        let studio = Studio::new();
-        let mut asked = with_tool(request("a", "hi"), "");
+        let project = TestProject::new();
+        let mut recorded_request = with_tool(request("a", "hi"), "");
         let tool = ToolDefinition {
             name: tool.into(),
-            ..asked.tools[0].clone()
+            ..recorded_request.tools[0].clone()
         };
-        asked.tools = Arc::from([tool]);
+        recorded_request.tools = Arc::from([tool]);
         answer(
-            &studio.recorder(json!({"default": {"text": "hello"}})),
-            asked,
+            &project.recorder(json!({"default": {"text": "hello"}})),
+            recorded_request,
         )
         .await
         .unwrap();
-        assert_eq!(studio.player().is_schema_sent(), is_sent);
+        assert_eq!(project.player().is_schema_sent(), is_sent);
     }
 }
 
 #[tokio::test]
-async fn what_was_recorded_comes_back_piece_by_piece() {
-    let studio = Studio::new();
+async fn replay_repeats_recorded_chunks_and_errors_in_order() {
+    let project = TestProject::new();
     let script = json!({"agents": {
         "a": [
             {"error": {"status": 529, "message": "overloaded", "retryAfterMs": 1500}},
@@ -106,12 +106,12 @@ async fn what_was_recorded_comes_back_piece_by_piece() {
         ],
         "b": [{"text": "b"}],
     }});
-    let recorder = studio.recorder(script);
+    let recorder = project.recorder(script);
     let mut live = Vec::new();
     for agent in ["a", "b", "a", "a"] {
         live.push(answer(&recorder, request(agent, "x")).await);
     }
-    let player = studio.player();
+    let player = project.player();
     let mut played = Vec::new();
     for agent in ["a", "b", "a", "a"] {
         played.push(answer(&player, request(agent, "x")).await);
@@ -135,17 +135,17 @@ async fn what_was_recorded_comes_back_piece_by_piece() {
 }
 
 #[tokio::test]
-async fn another_request_is_refused_with_what_differs() {
-    let studio = Studio::new();
-    let recorder = studio.recorder(json!({"default": {"text": "ok"}}));
+async fn replay_rejects_a_different_request_and_shows_the_difference() {
+    let project = TestProject::new();
+    let recorder = project.recorder(json!({"default": {"text": "ok"}}));
     answer(&recorder, with_tool(request("a", "hello"), "d"))
         .await
         .unwrap();
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
-    let answer_to_it = message(MessageRole::Assistant, vec![MessagePart::text("hm")]);
-    longer.messages = [&longer.messages[..], &[answer_to_it]].concat().into();
+    let assistant_message = message(MessageRole::Assistant, vec![MessagePart::text("hm")]);
+    longer.messages = [&longer.messages[..], &[assistant_message]].concat().into();
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);
     for (changed, words) in [
@@ -162,7 +162,7 @@ async fn another_request_is_refused_with_what_differs() {
         (longer, "the number of messages was 1, is 2"),
         (hotter, "the params were"),
     ] {
-        let error = answer(&studio.player(), changed).await.unwrap_err();
+        let error = answer(&project.player(), changed).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Configuration);
         let start = "the request of agent a differs from the cassette (c.jsonl, entry 1): ";
         assert!(
@@ -172,21 +172,23 @@ async fn another_request_is_refused_with_what_differs() {
         );
     }
     assert_eq!(
-        answer_text(&studio.player(), with_tool(request("a", "hello"), "d")).await,
+        answer_text(&project.player(), with_tool(request("a", "hello"), "d")).await,
         "ok"
     );
     let lenient = json!({"cassette": "c.jsonl", "ignore": ["messages", "tools"]});
-    let lenient = studio.replay(&CassettePlayers::default(), lenient).unwrap();
+    let lenient = project
+        .replay(&CassettePlayers::default(), lenient)
+        .unwrap();
     assert_eq!(answer_text(&lenient, request("a", "whatever")).await, "ok");
 }
 
 #[tokio::test]
-async fn message_ids_and_times_do_not_matter_and_instances_may_come_in_any_order() {
-    let studio = Studio::new();
-    let recorder = studio.recorder(json!({"default": {"text": "{{ input }}!"}}));
+async fn replay_ignores_message_ids_times_and_request_order() {
+    let project = TestProject::new();
+    let recorder = project.recorder(json!({"default": {"text": "{{ input }}!"}}));
     answer(&recorder, request("a", "first")).await.unwrap();
     answer(&recorder, request("a", "second")).await.unwrap();
-    let player = studio.player();
+    let player = project.player();
     let mut renamed = request("a", "second");
     let mut other = (*renamed.messages[0]).clone();
     (other.id, other.created_at) = ("another".into(), chrono::Utc::now());
@@ -196,17 +198,17 @@ async fn message_ids_and_times_do_not_matter_and_instances_may_come_in_any_order
 }
 
 #[tokio::test]
-async fn a_cassette_holds_no_secret_and_still_plays() {
-    let studio = Studio::new();
-    let recorder = studio.recorder(json!({"default": {"text": "the token is t0p-secret-value"}}));
-    let telling = || {
+async fn a_cassette_contains_no_secrets_and_can_be_replayed() {
+    let project = TestProject::new();
+    let recorder = project.recorder(json!({"default": {"text": "the token is t0p-secret-value"}}));
+    let request_with_secrets = || {
         request(
             "a",
             "sk-very-secret header-secret t0p-secret-value on somewhere",
         )
     };
-    answer(&recorder, telling()).await.unwrap();
-    let cassette = studio.cassette();
+    answer(&recorder, request_with_secrets()).await.unwrap();
+    let cassette = project.cassette();
     for secret in ["sk-very-secret", "header-secret", "t0p-secret-value"] {
         assert!(!cassette.contains(secret), "{cassette}");
     }
@@ -218,57 +220,60 @@ async fn a_cassette_holds_no_secret_and_still_plays() {
     );
     model.spec.api_key = Some(ValueSource::Value(Secret::new("sk-very-secret")));
     let player = CassettePlayers::default()
-        .client(&model, studio.root(), &studio.environment)
+        .client(&model, project.root(), &project.environment)
         .unwrap();
-    assert_eq!(answer_text(&player, telling()).await, "the token is ***");
+    assert_eq!(
+        answer_text(&player, request_with_secrets()).await,
+        "the token is ***"
+    );
 }
 
 #[tokio::test]
-async fn a_cassette_goes_on_where_it_was_after_a_reload_and_a_torn_end_is_left_out() {
-    let studio = Studio::new();
-    let recorder = studio.recorder(json!({"default": {"text": "{{ input }}"}}));
+async fn replay_continues_after_a_reload_and_ignores_a_truncated_line() {
+    let project = TestProject::new();
+    let recorder = project.recorder(json!({"default": {"text": "{{ input }}"}}));
     answer(&recorder, request("a", "one")).await.unwrap();
     answer(&recorder, request("a", "one")).await.unwrap();
     drop(recorder);
-    let torn = studio.cassette() + "{\"agent\": \"a\", \"dig";
-    std::fs::write(studio.root().join("c.jsonl"), torn).unwrap();
+    let truncated = project.cassette() + "{\"agent\": \"a\", \"dig";
+    std::fs::write(project.root().join("c.jsonl"), truncated).unwrap();
     let cassettes = CassettePlayers::default();
     for _ in 0..2 {
-        let player = studio
+        let player = project
             .replay(&cassettes, json!({"cassette": "c.jsonl"}))
             .unwrap();
         assert_eq!(answer_text(&player, request("a", "one")).await, "one");
     }
-    let player = studio
+    let player = project
         .replay(&cassettes, json!({"cassette": "c.jsonl"}))
         .unwrap();
     assert!(answer(&player, request("a", "one")).await.is_err());
 }
 
 #[tokio::test]
-async fn an_answer_that_is_given_up_leaves_no_line() {
-    let studio = Studio::new();
-    let recorder = studio.recorder(json!({"default": {"text": "a long text", "chunks": 4}}));
+async fn a_cancelled_answer_is_not_recorded() {
+    let project = TestProject::new();
+    let recorder = project.recorder(json!({"default": {"text": "a long text", "chunks": 4}}));
     drop(recorder.stream(request("a", "x")).await.unwrap());
-    assert_eq!(studio.cassette(), "");
+    assert_eq!(project.cassette(), "");
 }
 
 #[tokio::test]
 async fn every_line_is_one_entry_in_json() {
-    let studio = Studio::new();
-    let recorder = studio.recorder(json!({"default": {"text": "two\nlines"}}));
+    let project = TestProject::new();
+    let recorder = project.recorder(json!({"default": {"text": "two\nlines"}}));
     answer(&recorder, request("a", "x")).await.unwrap();
-    let entry: CassetteEntry = serde_json::from_str(studio.cassette().trim_end()).unwrap();
+    let entry: CassetteEntry = serde_json::from_str(project.cassette().trim_end()).unwrap();
     assert_eq!(entry.agent, "a");
     let chunks = RecordedPiece::answer_chunks(&entry.answer);
     assert_eq!(chunks[0], Ok(ModelChunk::Text("two\nlines".into())));
-    insta::assert_snapshot!(studio.cassette());
+    insta::assert_snapshot!(project.cassette());
 }
 
 #[test]
-fn what_cannot_be_played_or_written_says_why() {
-    let studio = Studio::new();
-    std::fs::write(studio.root().join("bad.jsonl"), "\n{\"agent\": 3}\n").unwrap();
+fn unusable_cassettes_fail_with_a_message_and_recording_is_lazy() {
+    let project = TestProject::new();
+    std::fs::write(project.root().join("bad.jsonl"), "\n{\"agent\": 3}\n").unwrap();
     for (options, words) in [
         (json!({}), "Model/m has no cassette"),
         (
@@ -284,38 +289,42 @@ fn what_cannot_be_played_or_written_says_why() {
             "line 2 of bad.jsonl is not a cassette entry",
         ),
     ] {
-        let error = studio
+        let error = project
             .replay(&CassettePlayers::default(), options)
             .err()
             .expect("refused");
         assert!(error.message.contains(words), "{}", error.message);
     }
     let inner = Arc::new(ScriptedFactory::new(Default::default()));
-    assert!(record(inner.clone(), studio.root().join("no/such/c.jsonl")).is_err());
-    std::fs::write(studio.root().join("old.jsonl"), "old\n").unwrap();
-    let factory = record(inner, studio.root().join("old.jsonl")).unwrap();
-    let old = || std::fs::read_to_string(studio.root().join("old.jsonl")).unwrap();
-    assert_eq!(old(), "old\n", "a project may replay what it records anew");
+    assert!(record(inner.clone(), project.root().join("no/such/c.jsonl")).is_err());
+    std::fs::write(project.root().join("old.jsonl"), "old\n").unwrap();
+    let factory = record(inner, project.root().join("old.jsonl")).unwrap();
+    let old = || std::fs::read_to_string(project.root().join("old.jsonl")).unwrap();
+    assert_eq!(
+        old(),
+        "old\n",
+        "a project can replay a cassette until its recording starts"
+    );
     factory
         .client(
             &model("openai", json!({})),
-            studio.root(),
-            &studio.environment,
+            project.root(),
+            &project.environment,
         )
         .unwrap();
     assert_eq!(old(), "");
 }
 
 #[tokio::test]
-async fn a_conversation_may_be_below_another_state_root() {
-    let studio = Studio::new();
-    let place = |state: &str| format!("wrote {state}/workspaces/p-1/instances/a/notes.md");
-    let recorder = studio.recorder(json!({"default": {"text": "fine"}}));
-    answer(&recorder, request("a", &place("/home/ann/state")))
+async fn replay_ignores_the_path_of_the_state_root() {
+    let project = TestProject::new();
+    let notes_path = |state: &str| format!("wrote {state}/workspaces/p-1/instances/a/notes.md");
+    let recorder = project.recorder(json!({"default": {"text": "fine"}}));
+    answer(&recorder, request("a", &notes_path("/home/ann/state")))
         .await
         .unwrap();
-    let elsewhere = request("a", &place("/tmp/other"));
-    assert!(answer(&studio.player(), elsewhere).await.is_ok());
+    let elsewhere = request("a", &notes_path("/tmp/other"));
+    assert!(answer(&project.player(), elsewhere).await.is_ok());
     let other = request("a", "wrote /tmp/other/notes.md");
-    assert!(answer(&studio.player(), other).await.is_err());
+    assert!(answer(&project.player(), other).await.is_err());
 }

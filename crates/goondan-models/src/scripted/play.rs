@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_cut_without_loss() {
+    fn text_is_split_into_chunks_without_loss() {
         let text = "Früher war alles ein wenig länger und ein wenig schöner.";
         assert_eq!(words(text).concat(), text);
         assert!(words(text).len() > 2);

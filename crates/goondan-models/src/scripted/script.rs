@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_exactly_one_thing() {
+    fn a_scripted_reply_has_text_or_calls_or_an_error() {
         let refused = [
             (
                 json!({}),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn text_may_stand_beside_calls() {
+    fn a_scripted_reply_may_combine_text_and_calls() {
         let reply: ScriptReply = serde_json::from_value(json!({
             "text": "let me look", "calls": [{"id": "c1", "tool": "a__b", "args": {"x": 1}}],
             "usage": {"promptTokens": 3, "completionTokens": 4},
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_and_bad_patterns_are_named() {
+    fn script_errors_contain_unknown_fields_and_invalid_patterns() {
         assert!(
             read(json!({"agent": {}}))
                 .unwrap_err()

@@ -76,7 +76,7 @@ fn conversation(parts: Vec<(MessageRole, MessagePart)>) -> ModelRequest {
 }
 
 #[tokio::test]
-async fn a_list_is_followed_in_order_and_survives_a_restart() {
+async fn scripted_replies_are_played_in_order_across_a_restart() {
     let factory = ScriptedFactory::new(BTreeMap::from([(
         "a".into(),
         vec![ScriptReply::text("one"), ScriptReply::text("two")],
@@ -111,7 +111,7 @@ async fn a_list_is_followed_in_order_and_survives_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_cut_off_has_used_its_reply_and_is_logged() {
+async fn a_cancelled_call_consumes_its_reply_and_is_logged() {
     let factory =
         factory(json!({"agents": {"a": [{"text": "slow", "delayMs": 60000}, {"text": "next"}]}}));
     let client = client(&factory);
@@ -123,7 +123,7 @@ async fn a_call_that_is_cut_off_has_used_its_reply_and_is_logged() {
 }
 
 #[tokio::test]
-async fn rules_look_at_the_last_message_and_the_default_catches_the_rest() {
+async fn rules_match_the_last_message_before_the_default_reply() {
     let factory = factory(json!({
         "agents": {"a": [{"text": "from the list"}]},
         "rules": [
@@ -151,12 +151,15 @@ async fn rules_look_at_the_last_message_and_the_default_catches_the_rest() {
         answer_text(&client, request("a", "bye")).await,
         "a heard bye in turn 1"
     );
-    let asked = conversation(tool_result("c1", Ok(json!({"n": 1}))));
-    assert_eq!(answer_text(&client, asked).await, r#"tool said {"n":1}"#);
+    let with_result = conversation(tool_result("c1", Ok(json!({"n": 1}))));
+    assert_eq!(
+        answer_text(&client, with_result).await,
+        r#"tool said {"n":1}"#
+    );
 }
 
 #[tokio::test]
-async fn templates_see_results_and_keep_types() {
+async fn templates_can_use_tool_results_and_keep_json_types() {
     let call = json!({"id": "c2", "tool": "t__x", "args": {
         "whole": "{{ results.c1.output.items }}",
         "number": "{{ results.c1.output.items[0] + 1 }}",
@@ -166,11 +169,11 @@ async fn templates_see_results_and_keep_types() {
     let factory = factory(
         json!({"agents": {"a": [{"text": "{{ results.c1.output.name }}!", "calls": [call]}]}}),
     );
-    let asked = conversation(tool_result(
+    let with_result = conversation(tool_result(
         "c1",
         Ok(json!({"items": [1, 2.5, null], "name": "Zoë"})),
     ));
-    let chunks = answer(&client(&factory), asked).await.unwrap();
+    let chunks = answer(&client(&factory), with_result).await.unwrap();
     assert_eq!(chunks[0], ModelChunk::Text("Zoë!".into()));
     let expected = json!({
         "whole": [1, 2.5, null], "number": 2, "text": "1 of it", "deep": [{"plain": "as is", "turn": 1}],
@@ -183,7 +186,7 @@ async fn templates_see_results_and_keep_types() {
 }
 
 #[tokio::test]
-async fn templates_see_errors_of_results() {
+async fn templates_can_use_tool_errors() {
     let factory = factory(json!({"default": {"text": "{{ results.c1.error.code }}|{{ last }}"}}));
     let error = ToolCallError {
         name: None,
@@ -201,7 +204,7 @@ async fn templates_see_errors_of_results() {
 }
 
 #[tokio::test]
-async fn a_broken_template_is_an_error_that_names_it() {
+async fn an_invalid_template_is_an_error_that_contains_the_template() {
     for (template, word) in [
         ("{{ results.nope.output }}", "the call `nope` has no result"),
         ("{{ inptu }}", "an undefined name is used"),
@@ -229,7 +232,7 @@ async fn a_broken_template_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_template_that_wants_the_output_of_a_failed_call_says_why_it_failed() {
+async fn a_template_for_the_output_of_a_failed_call_shows_the_tool_error() {
     let factory = factory(json!({"default": {"text": "It is {{ results.c1.output.n }}"}}));
     let error = ToolCallError {
         name: None,
@@ -255,7 +258,7 @@ async fn a_template_that_wants_the_output_of_a_failed_call_says_why_it_failed() 
 }
 
 #[tokio::test]
-async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
+async fn scripted_errors_raw_calls_usage_and_stream_breaks_are_played() {
     let factory = factory(json!({"agents": {"a": [
         {"error": {"status": 529, "message": "overloaded", "retryAfterMs": 250}},
         {"rawCalls": [{"id": "c", "tool": "t__x", "args": "{not json"}, {"id": "d", "tool": "t__x", "args": "{\"k\": 1}"}]},
@@ -315,7 +318,7 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
 }
 
 #[tokio::test]
-async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
+async fn a_rule_that_matches_again_gets_new_call_ids() {
     let factory = factory(json!({
         "agents": {"a": [{"calls": [{"id": "c1", "tool": "t__x"}]}]},
         "rules": [{"when": {"contains": "result"}, "reply": {"text": "{{ results.c1.output }}"}}],
@@ -332,7 +335,7 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
     assert_eq!(
         ids(answer(&client, used()).await.unwrap()),
         ["c1"],
-        "a list means what it says"
+        "a reply list keeps the ids of the script"
     );
     assert_eq!(
         ids(answer(&client, used()).await.unwrap()),
@@ -347,7 +350,7 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
 }
 
 #[tokio::test]
-async fn without_a_script_the_model_echoes_and_says_what_it_is() {
+async fn a_scripted_model_without_a_script_echoes_the_input() {
     let client = PlayingScripts::default()
         .client(&model("scripted", json!({})), std::path::Path::new("."))
         .unwrap();
@@ -359,16 +362,16 @@ async fn without_a_script_the_model_echoes_and_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("bundle");
+async fn script_files_are_in_the_bundle_and_keep_their_position_on_reload() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("bundle");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(
         root.join("s.yaml"),
         r#"{"agents": {"a": [{"text": "one"}, {"text": "two"}]}}"#,
     )
     .unwrap();
-    std::fs::write(folder.path().join("out.yaml"), "{}").unwrap();
+    std::fs::write(directory.path().join("out.yaml"), "{}").unwrap();
     let scripts = PlayingScripts::default();
     let open = |path: &str| scripts.client(&model("scripted", json!({"script": path})), &root);
 
@@ -421,7 +424,7 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
 }
 
 #[test]
-fn an_inline_script_is_read_strictly() {
+fn an_inline_script_is_validated() {
     let open = |options| {
         PlayingScripts::default().client(&model("scripted", options), std::path::Path::new("."))
     };

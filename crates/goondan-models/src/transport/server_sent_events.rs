@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_stream_is_read() {
+    fn server_sent_events_are_read_in_every_valid_syntax() {
         for (stream, expected) in [
             ("data: a\n\ndata: b\n\n", &["a", "b"][..]),
             ("data:a\r\n\r\ndata:  b \r\n\r\n", &["a", "b"]),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_bounded() {
+    fn server_sent_events_have_a_size_limit() {
         let mut events = ServerSentEvents::new(10);
         assert!(events.take(b"data: 7890", &mut |_| {}).is_ok());
         assert!(matches!(
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_pieces_give_the_same_events(
+        fn server_sent_events_do_not_depend_on_read_boundaries(
             parts in prop::collection::vec("(data:|: |event: )?[a-c ]{0,4}(\n|\r\n|\r|\n\n)?", 0..12),
             cuts in prop::collection::vec(0usize..100, 0..12),
         ) {

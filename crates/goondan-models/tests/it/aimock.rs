@@ -1,6 +1,7 @@
-//! The same answers from a server of another project, `@copilotkit/aimock`.
+//! Answers of an independent mock server, `@copilotkit/aimock`.
 //!
-//! The tests run if `GOONDAN_AIMOCK` names its script or executable, and print that they were skipped otherwise:
+//! The tests run if `GOONDAN_AIMOCK` contains the path of its script or executable. Otherwise, they
+//! print that they are skipped:
 //!
 //! ```sh
 //! npm install --prefix /tmp/aimock @copilotkit/aimock@1.43.0
@@ -12,9 +13,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use super::common::{
-    self, all, answer, calls_of, client, failure, message, request, result, text_of,
+    self, answer, calls_of, client, failure, message, receive_all, request, result, text_of,
 };
-use super::output::as_data;
+use super::structured_output::with_output_schema;
 use goondan_core::message::MessageRole;
 use goondan_core::ports::model::{CompletedAnswer, ModelClient, ModelErrorKind, ModelRequest};
 use serde_json::{Value, json};
@@ -34,19 +35,19 @@ const FORMATS: [(&str, &str, &str); 6] = [
 struct Aimock {
     address: String,
     _process: Child,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Aimock {
-    /// Starts a server with `fixtures`, if this machine has one.
+    /// Starts a server with `fixtures`, or returns `None` if `GOONDAN_AIMOCK` is not set.
     #[allow(clippy::print_stdout, reason = "skipped tests are reported")]
     async fn start(fixtures: Value) -> Option<Aimock> {
         let Some(script) = std::env::var_os("GOONDAN_AIMOCK").map(PathBuf::from) else {
             println!("skipped: set GOONDAN_AIMOCK to the script of @copilotkit/aimock");
             return None;
         };
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("fixtures.json");
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("fixtures.json");
         std::fs::write(&file, json!({"fixtures": fixtures}).to_string()).expect("fixtures");
         let mut process = command(script)
             .args(["--port", "0", "--fixtures"])
@@ -60,12 +61,12 @@ impl Aimock {
         while let Some(line) = lines.next_line().await.expect("a line") {
             if let Some((_, address)) = line.split_once("listening on ") {
                 let address = address.trim().to_owned();
-                // The server would block if nothing read its output.
+                // The server blocks if its output is not read.
                 tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
                 return Some(Aimock {
                     address,
                     _process: process,
-                    _folder: folder,
+                    _directory: directory,
                 });
             }
         }
@@ -78,9 +79,10 @@ impl Aimock {
     }
 }
 
-/// Scripts run in node. Of the package's two programs only `cli.js` takes fixtures on the command line.
-fn command(given: PathBuf) -> Command {
-    let path = given.canonicalize().unwrap_or(given);
+/// Returns the command for a script or an executable. Of the two scripts in the package, only
+/// `cli.js` accepts fixtures on the command line.
+fn command(script: PathBuf) -> Command {
+    let path = script.canonicalize().unwrap_or(script);
     let path = if path.ends_with("aimock-cli.js") {
         path.with_file_name("cli.js")
     } else {
@@ -96,7 +98,7 @@ fn command(given: PathBuf) -> Command {
     }
 }
 
-fn ask(input: &str) -> ModelRequest {
+fn user_request(input: &str) -> ModelRequest {
     request(vec![message(MessageRole::User, vec![common::text(input)])])
 }
 
@@ -115,24 +117,26 @@ fn weather_in(city: &str) -> Value {
     json!({"name": "weather__now", "arguments": {"city": city}})
 }
 
-fn called(city: &str) -> (String, Value) {
+fn expected_call(city: &str) -> (String, Value) {
     ("weather__now".to_owned(), json!({"city": city}))
 }
 
 #[tokio::test]
-async fn text() {
+async fn aimock_text_is_streamed_with_usage() {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "input_tokens": 7,
         "output_tokens": 5, "promptTokenCount": 7, "candidatesTokenCount": 5, "totalTokenCount": 12});
-    let said = "Hello from the other side of the wire.";
-    let fixture =
-        json!([{"match": {"userMessage": "hello"}, "response": {"content": said, "usage": usage}}]);
+    let expected_text = "Hello from the other side of the wire.";
+    let fixture = json!([{"match": {"userMessage": "hello"}, "response": {"content": expected_text, "usage": usage}}]);
     let Some(server) = Aimock::start(fixture).await else {
         return;
     };
     for format in FORMATS {
-        let received = all(&server.client(format), ask("hello")).await;
-        assert_eq!(received.texts.concat(), said, "{format:?}");
-        assert!(received.texts.len() > 1, "it streams: {received:?}");
+        let received = receive_all(&server.client(format), user_request("hello")).await;
+        assert_eq!(received.texts.concat(), expected_text, "{format:?}");
+        assert!(
+            received.texts.len() > 1,
+            "expected several chunks: {received:?}"
+        );
         let usage = received.completed.and_then(|answer| answer.usage);
         let usage = usage.unwrap_or_else(|| panic!("{format:?}: no usage"));
         // The server counts no tokens in Ollama's format.
@@ -146,14 +150,14 @@ async fn text() {
 }
 
 #[tokio::test]
-async fn an_answer_as_data() {
+async fn aimock_structured_answers_are_json() {
     let data = json!({"city": "Ulm"});
-    let answer_of =
-        |wanted: Value| json!({"match": wanted, "response": {"content": data.to_string()}});
+    let json_answer =
+        |condition: Value| json!({"match": condition, "response": {"content": data.to_string()}});
     // The server checks the schema only in the chat format.
     let fixtures = json!([
-        answer_of(json!({"userMessage": "openai", "responseFormat": "json_schema"})),
-        answer_of(json!({"userMessage": "other"}))
+        json_answer(json!({"userMessage": "openai", "responseFormat": "json_schema"})),
+        json_answer(json!({"userMessage": "other"}))
     ]);
     let Some(server) = Aimock::start(fixtures).await else {
         return;
@@ -164,7 +168,11 @@ async fn an_answer_as_data() {
         } else {
             "other"
         };
-        let answer = answer(&server.client(format), as_data(ask(words))).await;
+        let answer = answer(
+            &server.client(format),
+            with_output_schema(user_request(words)),
+        )
+        .await;
         assert_eq!(
             serde_json::from_str::<Value>(&text_of(&answer)).ok(),
             Some(data.clone()),
@@ -174,7 +182,7 @@ async fn an_answer_as_data() {
 }
 
 #[tokio::test]
-async fn one_call_then_an_answer_that_uses_its_result() {
+async fn aimock_answers_after_a_tool_result() {
     let Some(server) = Aimock::start(json!([
         {"match": {"userMessage": "weather", "hasToolResult": false}, "response": {"toolCalls": [weather_in("Ulm")]}},
         {"match": {"toolResultContains": "degrees"}, "response": {"content": "7 degrees"}},
@@ -186,8 +194,8 @@ async fn one_call_then_an_answer_that_uses_its_result() {
     };
     for format in FORMATS {
         let client = server.client(format);
-        let first = answer(&client, ask("the weather?")).await;
-        assert_eq!(calls(&first), [called("Ulm")], "{format:?}");
+        let first = answer(&client, user_request("the weather?")).await;
+        assert_eq!(calls(&first), [expected_call("Ulm")], "{format:?}");
         let id = calls_of(&first)[0].tool_call_id.clone();
         let mut messages = vec![
             message(MessageRole::User, vec![common::text("the weather?")]),
@@ -216,7 +224,7 @@ async fn one_call_then_an_answer_that_uses_its_result() {
 }
 
 #[tokio::test]
-async fn parallel_calls() {
+async fn aimock_parallel_calls_have_different_ids() {
     let calls_of =
         json!({"content": "I look.", "toolCalls": [weather_in("Ulm"), weather_in("Bonn")]});
     let fixture = json!([{"match": {"userMessage": "both"}, "response": calls_of}]);
@@ -224,18 +232,18 @@ async fn parallel_calls() {
         return;
     };
     for format in FORMATS {
-        let answer = answer(&server.client(format), ask("both")).await;
+        let answer = answer(&server.client(format), user_request("both")).await;
         assert_eq!(text_of(&answer), "I look.", "{format:?}");
         assert_eq!(
             calls(&answer),
-            [called("Ulm"), called("Bonn")],
+            [expected_call("Ulm"), expected_call("Bonn")],
             "{format:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn too_many_requests_then_success() {
+async fn aimock_rate_limit_has_a_retry_delay_and_the_next_call_succeeds() {
     let error =
         json!({"error": {"message": "Rate limited", "type": "rate_limit_error"}, "status": 429});
     for format in FORMATS {
@@ -248,7 +256,7 @@ async fn too_many_requests_then_success() {
             return;
         };
         let client = server.client(format);
-        let error = failure(&client, ask("busy")).await;
+        let error = failure(&client, user_request("busy")).await;
         assert_eq!(error.kind, ModelErrorKind::Status(429), "{format:?}");
         assert!(
             error
@@ -263,7 +271,7 @@ async fn too_many_requests_then_success() {
             "{format:?}"
         );
         assert_eq!(
-            text_of(&answer(&client, ask("busy")).await),
+            text_of(&answer(&client, user_request("busy")).await),
             "Now.",
             "{format:?}"
         );
@@ -271,7 +279,7 @@ async fn too_many_requests_then_success() {
 }
 
 #[tokio::test]
-async fn a_broken_stream() {
+async fn aimock_truncated_stream_is_a_connection_error() {
     let long = "A text that is long enough for a good number of pieces.";
     let Some(server) = Aimock::start(json!([{
         "match": {"userMessage": "break"}, "response": {"content": long},
@@ -282,7 +290,7 @@ async fn a_broken_stream() {
         return;
     };
     for format in FORMATS {
-        let received = all(&server.client(format), ask("break")).await;
+        let received = receive_all(&server.client(format), user_request("break")).await;
         let error = received.error.expect("an error");
         assert_eq!(
             error.kind,
@@ -290,16 +298,16 @@ async fn a_broken_stream() {
             "{format:?}: {}",
             error.message
         );
-        let begun = received.texts.concat();
+        let streamed = received.texts.concat();
         assert!(
-            !begun.is_empty() && long.starts_with(&begun) && begun != long,
-            "{format:?}: {begun}"
+            !streamed.is_empty() && long.starts_with(&streamed) && streamed != long,
+            "{format:?}: {streamed}"
         );
     }
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json() {
+async fn aimock_arguments_that_are_not_json_are_kept() {
     let bad = "{\"city\": Ulm";
     let response = json!({"toolCalls": [{"name": "weather__now", "arguments": bad}]});
     let Some(server) =
@@ -308,8 +316,9 @@ async fn arguments_that_are_no_json() {
         return;
     };
     for format in FORMATS {
-        let answer = answer(&server.client(format), ask("bad")).await;
-        // Only OpenAI's formats can contain them. In the others, the server sends an empty object instead.
+        let answer = answer(&server.client(format), user_request("bad")).await;
+        // Only OpenAI's formats can contain invalid JSON. In the other formats, the server sends an
+        // empty object.
         let expected = if format.0 == "openai" {
             json!(bad)
         } else {

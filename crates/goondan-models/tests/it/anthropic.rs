@@ -1,12 +1,12 @@
-//! Anthropic's messages.
+//! Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 use goondan_core::ports::model::{CompletedAnswer, ModelErrorKind, ModelRequest};
 
-fn named(events: &[Value]) -> String {
+fn named_events(events: &[Value]) -> String {
     let name = |event: &Value| event["type"].as_str().unwrap_or_default().to_owned();
     events
         .iter()
@@ -31,7 +31,7 @@ fn block(index: u64, block: Value, deltas: &[Value]) -> Vec<Value> {
     events
 }
 
-fn words(index: u64, pieces: &[&str]) -> Vec<Value> {
+fn text_block(index: u64, pieces: &[&str]) -> Vec<Value> {
     let deltas: Vec<_> = pieces
         .iter()
         .map(|text| json!({"type": "text_delta", "text": text}))
@@ -39,7 +39,7 @@ fn words(index: u64, pieces: &[&str]) -> Vec<Value> {
     block(index, json!({"type": "text", "text": ""}), &deltas)
 }
 
-fn use_of(index: u64, id: &str, pieces: &[&str]) -> Vec<Value> {
+fn tool_use_block(index: u64, id: &str, pieces: &[&str]) -> Vec<Value> {
     let deltas: Vec<_> = pieces
         .iter()
         .map(|json| json!({"type": "input_json_delta", "partial_json": json}))
@@ -51,58 +51,68 @@ fn use_of(index: u64, id: &str, pieces: &[&str]) -> Vec<Value> {
     )
 }
 
-fn message(blocks: &[Vec<Value>]) -> Canned {
+fn message(blocks: &[Vec<Value>]) -> MockResponse {
     let mut events = vec![start(), json!({"type": "ping"})];
     events.extend(blocks.concat());
     events.push(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}));
     events.push(json!({"type": "message_stop"}));
-    Canned::events(named(&events))
+    MockResponse::events(named_events(&events))
 }
 
-async fn ask(canned: Canned, request: ModelRequest) -> (Mock, CompletedAnswer) {
-    let mock = Mock::start(vec![canned]).await;
+async fn answer_from(
+    response: MockResponse,
+    request: ModelRequest,
+) -> (MockServer, CompletedAnswer) {
+    let mock = MockServer::start(vec![response]).await;
     let client = client("anthropic", &mock.url("/v1"), json!({}));
     let answer = answer(&client, request).await;
     (mock, answer)
 }
 
 #[tokio::test]
-async fn text_calls_and_usage_arrive() {
+async fn anthropic_answers_contain_text_calls_and_usage() {
     let blocks = [
-        words(0, &["Hel", "lo"]),
-        use_of(1, "t1", &["{\"city\":", "\"Ulm\"}"]),
-        use_of(2, "t2", &[]),
+        text_block(0, &["Hel", "lo"]),
+        tool_use_block(1, "t1", &["{\"city\":", "\"Ulm\"}"]),
+        tool_use_block(2, "t2", &[]),
     ];
-    let (mock, answer) = ask(message(&blocks), hello()).await;
+    let (mock, answer) = answer_from(message(&blocks), hello()).await;
     let expected = vec![
         text("Hello"),
-        called("t1", json!({"city": "Ulm"})),
-        called("t2", json!({})),
+        weather_call("t1", json!({"city": "Ulm"})),
+        weather_call("t2", json!({})),
     ];
-    assert_eq!(answer, finished(expected, 20, 9));
-    let asked = &mock.asked()[0];
-    assert_eq!(asked.line, "POST /v1/messages HTTP/1.1");
+    assert_eq!(answer, completed_answer(expected, 20, 9));
+    let request = &mock.requests()[0];
+    assert_eq!(request.line, "POST /v1/messages HTTP/1.1");
     assert!(
-        asked
+        request
             .head
             .to_lowercase()
             .contains(&format!("x-api-key: {KEY}"))
     );
-    assert_eq!(asked.body["system"][0]["text"], "Be brief.");
-    assert_eq!(asked.body["max_tokens"], 100);
-    assert_eq!(asked.body["tools"][0]["input_schema"], weather().parameters);
+    assert_eq!(request.body["system"][0]["text"], "Be brief.");
+    assert_eq!(request.body["max_tokens"], 100);
+    assert_eq!(
+        request.body["tools"][0]["input_schema"],
+        weather().parameters
+    );
 }
 
 #[tokio::test]
-async fn broken_arguments_stay_text() {
-    let (_mock, answer) = ask(message(&[use_of(0, "t1", &["{\"city\": Ulm"])]), hello()).await;
-    assert_eq!(answer.parts, [called("t1", json!("{\"city\": Ulm"))]);
+async fn invalid_anthropic_arguments_stay_a_string() {
+    let (_mock, answer) = answer_from(
+        message(&[tool_use_block(0, "t1", &["{\"city\": Ulm"])]),
+        hello(),
+    )
+    .await;
+    assert_eq!(answer.parts, [weather_call("t1", json!("{\"city\": Ulm"))]);
 }
 
 #[tokio::test]
-async fn a_second_turn_carries_calls_results_and_errors() {
-    let (mock, _) = ask(message(&[words(0, &["7"])]), second_turn()).await;
-    let messages = mock.asked()[0].body["messages"].clone();
+async fn anthropic_requests_contain_calls_results_and_errors() {
+    let (mock, _) = answer_from(message(&[text_block(0, &["7"])]), second_turn()).await;
+    let messages = mock.requests()[0].body["messages"].clone();
     let content = &messages[1]["content"];
     assert_eq!(content[0], json!({"type": "text", "text": "I look it up."}));
     assert_eq!(content[1]["input"], json!({"city": "Ulm"}));
@@ -123,35 +133,35 @@ async fn a_second_turn_carries_calls_results_and_errors() {
 }
 
 #[tokio::test]
-async fn a_stream_without_its_end_or_with_an_error_fails() {
-    let begun = [vec![start()], words(0, &["Hel"])].concat();
+async fn a_truncated_or_failed_anthropic_stream_is_an_error() {
+    let partial = [vec![start()], text_block(0, &["Hel"])].concat();
     let error =
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let cases = [
         (
-            named(&begun),
+            named_events(&partial),
             ModelErrorKind::Connection,
             "The stream broke off",
         ),
         (
-            named(&begun) + "event: content_block_delta\ndata: {\"type\": \"con",
+            named_events(&partial) + "event: content_block_delta\ndata: {\"type\": \"con",
             ModelErrorKind::Connection,
             "The stream broke off",
         ),
         (
-            named(&[begun.clone(), vec![error]].concat()),
+            named_events(&[partial.clone(), vec![error]].concat()),
             ModelErrorKind::Status(529),
             "answered 529: Overloaded.",
         ),
     ];
     for (body, kind, words) in cases {
-        let mock = Mock::start(vec![Canned::events(body)]).await;
+        let mock = MockServer::start(vec![MockResponse::events(body)]).await;
         let client = client(
             "anthropic",
             &format!("http://{}/v1/", mock.address),
             json!({}),
         );
-        let received = all(&client, hello()).await;
+        let received = receive_all(&client, hello()).await;
         let error = received.error.expect("an error");
         assert_eq!(received.texts, ["Hel"]);
         assert_eq!(error.kind, kind);
@@ -164,26 +174,26 @@ async fn a_stream_without_its_end_or_with_an_error_fails() {
 }
 
 #[tokio::test]
-async fn requests_contain_the_trace_unless_the_model_has_its_own() {
+async fn requests_contain_the_trace_context_unless_headers_set_it() {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let traced = || {
         let caller = goondan_core::caller::CallerTrace::read(traceparent, ["a=1"]);
         ModelRequest { caller, ..hello() }
     };
-    let (mock, _) = ask(message(&[words(0, &["hi"])]), traced()).await;
-    let head = mock.asked()[0].head.to_lowercase();
+    let (mock, _) = answer_from(message(&[text_block(0, &["hi"])]), traced()).await;
+    let head = mock.requests()[0].head.to_lowercase();
     assert!(
         head.contains(&format!("traceparent: {traceparent}")) && head.contains("tracestate: a=1"),
         "{head}"
     );
-    let mock = Mock::start(vec![message(&[words(0, &["hi"])])]).await;
+    let mock = MockServer::start(vec![message(&[text_block(0, &["hi"])])]).await;
     let own = json!({"headers": {"TraceParent": "mine"}});
     answer(
         &client("anthropic", &format!("http://{}/v1", mock.address), own),
         traced(),
     )
     .await;
-    let head = mock.asked()[0].head.to_lowercase();
+    let head = mock.requests()[0].head.to_lowercase();
     assert!(
         head.contains("traceparent: mine") && !head.contains("0af7"),
         "{head}"

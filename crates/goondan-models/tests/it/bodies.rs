@@ -1,4 +1,5 @@
-//! Whole request bodies of the chat format, for a table of conversations and Models. Keys are sorted.
+//! Complete request bodies of the chat format, for a table of conversations and Models. Keys are
+//! sorted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 
 fn file(media_type: &str, data: &str, name: Option<&str>) -> MessagePart {
     MessagePart::File(Attachment {
@@ -30,16 +31,16 @@ fn untrusted(part: MessagePart) -> MessagePart {
     }
 }
 
-fn said_by(role: MessageRole, words: &[&str]) -> Arc<goondan_core::message::Message> {
-    message(role, words.iter().map(|word| text(word)).collect())
+fn text_message(role: MessageRole, texts: &[&str]) -> Arc<goondan_core::message::Message> {
+    message(role, texts.iter().map(|part| text(part)).collect())
 }
 
 /// Conversations by name.
 fn conversations() -> Vec<(&'static str, ModelRequest)> {
-    let user = |words: &[&str]| said_by(MessageRole::User, words);
-    let assistant = |words: &[&str]| said_by(MessageRole::Assistant, words);
-    let system = |words: &[&str]| said_by(MessageRole::System, words);
-    let picture = || file("image/png", "iVBO", Some("f.png"));
+    let user = |texts: &[&str]| text_message(MessageRole::User, texts);
+    let assistant = |texts: &[&str]| text_message(MessageRole::Assistant, texts);
+    let system = |texts: &[&str]| text_message(MessageRole::System, texts);
+    let image = || file("image/png", "iVBO", Some("f.png"));
     let calls = || {
         message(
             MessageRole::Assistant,
@@ -114,7 +115,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                 calls(),
                 message(
                     MessageRole::Tool,
-                    vec![result("c1", "weather__now", json!({"a": odd})), picture()],
+                    vec![result("c1", "weather__now", json!({"a": odd})), image()],
                 ),
                 message(MessageRole::Tool, vec![file("text/plain", "aGk=", None)]),
                 assistant(&["seen"]),
@@ -127,7 +128,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                 calls(),
                 message(
                     MessageRole::Tool,
-                    vec![result("c1", "weather__now", json!(1)), picture()],
+                    vec![result("c1", "weather__now", json!(1)), image()],
                 ),
                 user(&["?"]),
             ]),
@@ -136,7 +137,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "results with files, an empty answer, a word",
             request(vec![
                 calls(),
-                message(MessageRole::Tool, vec![picture()]),
+                message(MessageRole::Tool, vec![image()]),
                 assistant(&[""]),
                 user(&["?"]),
             ]),
@@ -148,7 +149,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                     MessageRole::User,
                     vec![
                         text("look"),
-                        picture(),
+                        image(),
                         file("application/pdf", "JVBE", Some("a.pdf")),
                         file("application/pdf", "JVBE", None),
                         file("audio/wav", "UklG", None),
@@ -170,7 +171,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                     MessageRole::Tool,
                     vec![
                         untrusted(result("c1", "weather__now", json!({"t": 7}))),
-                        untrusted(failed("c2", "weather__now")),
+                        untrusted(failed_result("c2", "weather__now")),
                     ],
                 ),
             ]),
@@ -179,7 +180,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "an answer with text and a file",
             request(vec![
                 user(&["go"]),
-                message(MessageRole::Assistant, vec![text("here"), picture()]),
+                message(MessageRole::Assistant, vec![text("here"), image()]),
             ]),
         ),
         (
@@ -305,7 +306,7 @@ fn models() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 async fn sent(provider: &str, name: &str, options: Value, request: ModelRequest) -> Value {
-    let mock = Mock::start(vec![Canned::events("data: [DONE]\n\n")]).await;
+    let mock = MockServer::start(vec![MockResponse::events("data: [DONE]\n\n")]).await;
     let mut model = model(
         provider,
         Some(format!("http://{}/v1", mock.address)),
@@ -317,7 +318,7 @@ async fn sent(provider: &str, name: &str, options: Value, request: ModelRequest)
         request,
     )
     .await;
-    sorted(mock.asked()[0].body.clone())
+    sorted(mock.requests()[0].body.clone())
 }
 
 fn sorted(value: Value) -> Value {

@@ -1,9 +1,9 @@
-//! OpenAI's chat completions, in the spellings of many servers.
+//! OpenAI's chat completions, in the variants of many servers.
 
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 use goondan_core::message::{MessagePart, MessageRole};
 use goondan_core::ports::model::{CompletedAnswer, ModelErrorKind, ModelRequest};
 use goondan_core::ports::tool::Attachment;
@@ -30,17 +30,17 @@ fn end(reason: &str) -> String {
     events(&[done, json!({"choices": [], "usage": usage})]) + "data: [DONE]\n\n"
 }
 
-pub(crate) fn stream(deltas: &[Value], reason: &str) -> Canned {
-    Canned::events(events(deltas) + &end(reason))
+pub(crate) fn stream(deltas: &[Value], reason: &str) -> MockResponse {
+    MockResponse::events(events(deltas) + &end(reason))
 }
 
 pub(crate) async fn openai(
-    answers: Vec<Canned>,
+    answers: Vec<MockResponse>,
 ) -> (
-    Mock,
+    MockServer,
     std::sync::Arc<dyn goondan_core::ports::model::ModelClient>,
 ) {
-    let mock = Mock::start(answers).await;
+    let mock = MockServer::start(answers).await;
     let client = client(
         "openai-compatible",
         &format!("http://{}/v1", mock.address),
@@ -50,47 +50,47 @@ pub(crate) async fn openai(
 }
 
 #[tokio::test]
-async fn text_streams_and_the_request_is_complete() {
+async fn chat_text_is_streamed_and_the_request_is_complete() {
     let pieces = [
         delta(json!({"role": "assistant", "content": ""})),
         delta(json!({"content": "Hel"})),
     ];
     let pieces = [&pieces[..], &[delta(json!({"content": "lo"}))]].concat();
     let (mock, client) = openai(vec![stream(&pieces, "stop")]).await;
-    let received = all(&client, hello()).await;
+    let received = receive_all(&client, hello()).await;
     assert_eq!(received.texts, ["Hel", "lo"]);
     assert_eq!(
         received.completed,
-        Some(finished(vec![text("Hello")], 11, 4))
+        Some(completed_answer(vec![text("Hello")], 11, 4))
     );
 
-    let asked = &mock.asked()[0];
-    assert_eq!(asked.line, "POST /v1/chat/completions HTTP/1.1");
+    let request = &mock.requests()[0];
+    assert_eq!(request.line, "POST /v1/chat/completions HTTP/1.1");
     assert!(
-        asked
+        request
             .head
             .to_lowercase()
             .contains(&format!("authorization: bearer {KEY}"))
     );
     assert_eq!(
-        asked.body["messages"],
+        request.body["messages"],
         json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}])
     );
-    assert_eq!(asked.body["stream"], true);
-    assert_eq!(asked.body["temperature"], 0.5);
-    assert_eq!(asked.body["max_tokens"], 100);
-    assert_eq!(asked.body["tools"][0]["function"]["name"], "weather__now");
+    assert_eq!(request.body["stream"], true);
+    assert_eq!(request.body["temperature"], 0.5);
+    assert_eq!(request.body["max_tokens"], 100);
+    assert_eq!(request.body["tools"][0]["function"]["name"], "weather__now");
     assert_eq!(
-        asked.body["tools"][0]["function"]["parameters"],
+        request.body["tools"][0]["function"]["parameters"],
         weather().parameters
     );
 }
 
 #[tokio::test]
-async fn a_second_turn_carries_calls_results_and_errors() {
+async fn chat_requests_contain_calls_results_and_errors() {
     let (mock, client) = openai(vec![stream(&[delta(json!({"content": "7"}))], "stop")]).await;
     answer(&client, second_turn()).await;
-    let messages = mock.asked()[0].body["messages"].clone();
+    let messages = mock.requests()[0].body["messages"].clone();
     let calls = &messages[2]["tool_calls"];
     assert_eq!(messages[2]["content"], "I look it up.");
     assert_eq!(calls[0]["function"]["arguments"], "{\"city\":\"Ulm\"}");
@@ -113,7 +113,7 @@ async fn a_second_turn_carries_calls_results_and_errors() {
 }
 
 #[tokio::test]
-async fn every_spelling_of_a_stream_is_read() {
+async fn chat_streams_are_read_in_every_framing() {
     let piece = |text: &str| delta(json!({"content": text})).to_string();
     let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string();
     let forms = [
@@ -163,7 +163,7 @@ async fn every_spelling_of_a_stream_is_read() {
         ),
     ];
     for (name, body) in forms {
-        let (_mock, client) = openai(vec![Canned::events(body)]).await;
+        let (_mock, client) = openai(vec![MockResponse::events(body)]).await;
         let expected = CompletedAnswer::of_parts(vec![text("Hi")], None);
         assert_eq!(answer(&client, hello()).await, expected, "{name}");
     }
@@ -172,15 +172,15 @@ async fn every_spelling_of_a_stream_is_read() {
 #[tokio::test]
 async fn an_event_that_is_not_json_ends_the_answer() {
     let body = events(&[delta(json!({"content": "Hel"}))]) + "data: {]\n\n" + &end("stop");
-    let (_mock, client) = openai(vec![Canned::events(body)]).await;
-    let received = all(&client, hello()).await;
+    let (_mock, client) = openai(vec![MockResponse::events(body)]).await;
+    let received = receive_all(&client, hello()).await;
     assert_eq!(received.texts, ["Hel"]);
     let error = received.error.expect("an error");
     assert_eq!(error.kind, ModelErrorKind::Protocol, "{}", error.message);
 }
 
 #[tokio::test]
-async fn a_growing_conversation_is_sent_whole_in_each_request() {
+async fn requests_with_a_message_prefix_do_not_change_the_full_request() {
     let (mock, client) = openai(vec![stream(&[], "stop")]).await;
     let whole = second_turn();
     for count in 1..=whole.messages.len() {
@@ -195,15 +195,16 @@ async fn a_growing_conversation_is_sent_whole_in_each_request() {
         .await;
         answer(&client, whole.clone()).await;
     }
-    let asked = mock.asked();
-    let bodies: Vec<_> = asked
+    let requests = mock.requests();
+    let bodies: Vec<_> = requests
         .iter()
         .skip(1)
         .step_by(2)
-        .map(|asked| &asked.body)
+        .map(|request| &request.body)
         .collect();
     assert!(bodies.iter().all(|body| *body == bodies[0]), "{bodies:#?}");
-    assert_eq!(asked[asked.len() - 2].body, asked[asked.len() - 1].body);
+    let count = requests.len();
+    assert_eq!(requests[count - 2].body, requests[count - 1].body);
 }
 
 #[tokio::test]
@@ -224,38 +225,38 @@ async fn images_are_sent_and_unknown_files_are_noted() {
         file("x/y", "AA=="),
     ];
     answer(&client, request(vec![message(MessageRole::User, seen)])).await;
-    let content = &mock.asked()[0].body["messages"][1]["content"];
+    let content = &mock.requests()[0].body["messages"][1]["content"];
     assert_eq!(content[1]["image_url"]["url"], "data:image/png;base64,iVBO");
     assert_eq!(content[2]["text"], "[f]\nhi");
     assert_eq!(content[3]["text"], "[f (x/y): not supported by this model]");
 }
 
 #[tokio::test]
-async fn options_reach_the_request() {
-    let mock = Mock::start(vec![stream(&[], "stop")]).await;
+async fn model_options_are_part_of_the_request() {
+    let mock = MockServer::start(vec![stream(&[], "stop")]).await;
     let mut model = model(
         "lmstudio",
         Some(format!("http://{}/v1/chat/completions", mock.address)),
         json!({"headers": {"X-Team": "red", "authorization": "Bearer other"}, "body": {"seed": 7}}),
     );
-    // An ending that resembles a reasoning effort belongs to the name.
+    // A suffix that resembles a reasoning effort is part of the model name.
     model.spec.model = "mistral-medium".to_owned();
     let client = open(&model, &Default::default()).unwrap();
     let mut request = hello();
     std::sync::Arc::make_mut(&mut request.params).top_k = Some(3);
     answer(&client, request).await;
-    let asked = &mock.asked()[0];
-    assert_eq!(asked.line, "POST /v1/chat/completions HTTP/1.1");
-    let head = asked.head.to_lowercase();
+    let request = &mock.requests()[0];
+    assert_eq!(request.line, "POST /v1/chat/completions HTTP/1.1");
+    let head = request.head.to_lowercase();
     assert!(
         head.contains("x-team: red")
             && head.contains("authorization: bearer other")
             && !head.contains(KEY)
     );
     assert_eq!(
-        (&asked.body["seed"], &asked.body["top_k"]),
+        (&request.body["seed"], &request.body["top_k"]),
         (&json!(7), &json!(3))
     );
-    assert_eq!(asked.body["model"], "mistral-medium");
-    assert_eq!(asked.body.get("reasoning_effort"), None);
+    assert_eq!(request.body["model"], "mistral-medium");
+    assert_eq!(request.body.get("reasoning_effort"), None);
 }

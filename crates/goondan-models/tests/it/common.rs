@@ -1,4 +1,4 @@
-//! Models, requests and answers of the tests.
+//! Models, requests and answers for the tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 pub(crate) const KEY: &str = "sk-do-not-tell-anyone";
 
 pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) -> Resource<Model> {
-    let mut model = loaded(
+    let mut model = model_from_spec(
         json!({"provider": provider, "model": "some-model", "apiKey": {"value": KEY}, "options": options}),
     );
     model.spec.endpoint = endpoint;
@@ -30,7 +30,7 @@ pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) ->
 }
 
 /// Returns the Model that a project defines with `spec`.
-pub(crate) fn loaded(spec: Value) -> Resource<Model> {
+pub(crate) fn model_from_spec(spec: Value) -> Resource<Model> {
     let document = json!({
         "apiVersion": "goondan.ai/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec,
     });
@@ -87,7 +87,7 @@ pub(crate) fn result(id: &str, name: &str, output: Value) -> MessagePart {
     })
 }
 
-pub(crate) fn failed(id: &str, name: &str) -> MessagePart {
+pub(crate) fn failed_result(id: &str, name: &str) -> MessagePart {
     let error = ToolCallError {
         name: None,
         message: "no such city".to_owned(),
@@ -144,7 +144,7 @@ pub(crate) fn second_turn() -> ModelRequest {
     ];
     let results = vec![
         result("c1", "weather__now", json!({"degrees": 7})),
-        failed("c2", "weather__now"),
+        failed_result("c2", "weather__now"),
     ];
     request(vec![
         message(MessageRole::User, vec![text("weather?")]),
@@ -155,7 +155,7 @@ pub(crate) fn second_turn() -> ModelRequest {
     ])
 }
 
-/// The pieces of an answer as they arrived, and its end.
+/// The streamed pieces of an answer, and its end.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) texts: Vec<String>,
@@ -165,8 +165,8 @@ pub(crate) struct Received {
     pub(crate) error: Option<ModelError>,
 }
 
-/// Returns everything that `client` returns for `request`.
-pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Received {
+/// Sends `request` and returns the complete stream of `client`.
+pub(crate) async fn receive_all(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Received {
     let mut received = Received {
         texts: Vec::new(),
         reasoning: Vec::new(),
@@ -185,11 +185,14 @@ pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) ->
             Err(error) => received = received.with_error(error),
         }
         if received.completed.is_some() || received.error.is_some() {
-            assert!(stream.next().await.is_none(), "the end is the last chunk");
+            assert!(
+                stream.next().await.is_none(),
+                "chunks follow the end of the answer"
+            );
             return received;
         }
     }
-    panic!("the stream ended without an end: {received:?}");
+    panic!("the stream ended without a final chunk: {received:?}");
 }
 
 impl Received {
@@ -202,12 +205,12 @@ impl Received {
     }
 }
 
-/// Returns a complete answer. Its parts contain what was streamed.
+/// Returns a complete answer. Asserts that its parts equal the streamed text and reasoning.
 pub(crate) async fn answer(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,
 ) -> CompletedAnswer {
-    let received = all(client, request).await;
+    let received = receive_all(client, request).await;
     assert_eq!(received.error, None);
     let completed = received.completed.expect("an answer");
     let reasoning = |part: &MessagePart| match part {
@@ -226,9 +229,9 @@ pub(crate) async fn answer(
     completed
 }
 
-/// Returns the error that the call ends with.
+/// Returns the error of a failed call.
 pub(crate) async fn failure(client: &Arc<dyn ModelClient>, request: ModelRequest) -> ModelError {
-    let received = all(client, request).await;
+    let received = receive_all(client, request).await;
     received
         .error
         .unwrap_or_else(|| panic!("an answer instead of an error: {:?}", received.completed))
@@ -252,12 +255,16 @@ pub(crate) fn calls_of(answer: &CompletedAnswer) -> Vec<&ToolCall> {
         .collect()
 }
 
-pub(crate) fn called(id: &str, arguments: Value) -> MessagePart {
+pub(crate) fn weather_call(id: &str, arguments: Value) -> MessagePart {
     call(id, "weather__now", arguments)
 }
 
-/// Returns an answer of `parts` that took this number of tokens.
-pub(crate) fn finished(parts: Vec<MessagePart>, prompt: u64, completion: u64) -> CompletedAnswer {
+/// Returns an answer with `parts` and this token usage.
+pub(crate) fn completed_answer(
+    parts: Vec<MessagePart>,
+    prompt: u64,
+    completion: u64,
+) -> CompletedAnswer {
     let usage = TokenUsage {
         prompt_tokens: prompt,
         completion_tokens: completion,

@@ -1,4 +1,4 @@
-//! `docs/models.md` agrees with the code.
+//! Checks of `docs/models.md` against the code.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use goondan_models::{ModelProvider, ModelProviders, ProviderWireFormat, provider
 use goondan_spec::{Environment, yaml};
 use serde_json::Value;
 
-use super::common::loaded;
+use super::common::model_from_spec;
 
 const PAGE: &str = include_str!("../../../../docs/models.md");
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/models.md");
 
-/// First lines of the provider table.
+/// Head of the provider table.
 const TABLE_HEAD: &str = "| provider | key variable | address | format |\n|---|---|---|---|\n";
 
-/// Names of models that have a format of their own with some provider.
+/// Model names for which some providers use different wire formats.
 const SAMPLE_MODELS: [&str; 3] = ["m", "gpt-5", "claude-sonnet-4-5"];
 
 /// Returns the YAML blocks of the page.
@@ -63,9 +63,9 @@ fn row(provider: &ModelProvider) -> String {
     format!("| {name} | {key} | {address} | {format} |\n")
 }
 
-/// Run with `UPDATE_DOCS=1` to write the table.
+/// With `UPDATE_DOCS=1`, writes the table instead.
 #[test]
-fn the_table_lists_all_providers() {
+fn the_documentation_lists_all_providers() {
     let (before, rest) = PAGE.split_once(TABLE_HEAD).expect("a table of providers");
     let (table, after) = rest.split_once("\n\n").expect("text after the table");
     let rows: String = providers().iter().map(row).collect();
@@ -81,7 +81,7 @@ fn the_table_lists_all_providers() {
 }
 
 #[test]
-fn scripts_are_readable() {
+fn documented_scripts_are_valid() {
     let scripts: Vec<_> = blocks()
         .into_iter()
         .filter(|block| block.starts_with("# script.yaml"))
@@ -92,7 +92,7 @@ fn scripts_are_readable() {
 }
 
 #[test]
-fn example_models_have_clients() {
+fn documented_models_are_valid() {
     let mut count = 0;
     for block in blocks()
         .into_iter()
@@ -103,7 +103,7 @@ fn example_models_have_clients() {
             if document["kind"].as_str() != Some("Model") {
                 continue;
             }
-            let resource = loaded(document["spec"].clone());
+            let resource = model_from_spec(document["spec"].clone());
             assert!(provider(&resource.spec.provider).is_some(), "{document}");
             let has_file = resource.spec.options.files().next().is_some();
             let environment: Environment = document

@@ -4,7 +4,7 @@ use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 
 fn texts() -> Vec<String> {
     vec!["cats".to_owned(), "dogs".to_owned()]
@@ -15,15 +15,15 @@ async fn openai_embeds_all_texts_in_one_request() {
     let vector = |index: usize, embedding: Value| json!({"object": "embedding", "index": index, "embedding": embedding});
     let data = [vector(0, json!([1.0, 0.5])), vector(1, json!([-0.25, 0.0]))];
     let body = json!({"object": "list", "model": "some-model", "data": data, "usage": {"prompt_tokens": 2, "total_tokens": 2}});
-    let mock = Mock::start(vec![Canned::json("200 OK", body)]).await;
+    let mock = MockServer::start(vec![MockResponse::json("200 OK", body)]).await;
     let client = client("openai", &format!("http://{}/v1", mock.address), json!({}));
     let vectors = client.embed(texts()).await.expect("vectors");
     assert_eq!(vectors, [vec![1.0, 0.5], vec![-0.25, 0.0]]);
-    let asked = &mock.asked()[0];
-    assert_eq!(asked.line, "POST /v1/embeddings HTTP/1.1");
-    assert!(asked.head.contains(KEY), "{}", asked.head);
+    let request = &mock.requests()[0];
+    assert_eq!(request.line, "POST /v1/embeddings HTTP/1.1");
+    assert!(request.head.contains(KEY), "{}", request.head);
     assert_eq!(
-        (&asked.body["model"], &asked.body["input"]),
+        (&request.body["model"], &request.body["input"]),
         (&json!("some-model"), &json!(["cats", "dogs"]))
     );
 }
@@ -31,48 +31,48 @@ async fn openai_embeds_all_texts_in_one_request() {
 #[tokio::test]
 async fn ollama_embeds_without_a_key() {
     let body = json!({"model": "some-model", "embeddings": [[0.5, 1.0], [0.0, -1.0]], "prompt_eval_count": 2});
-    let mock = Mock::start(vec![Canned::json("200 OK", body)]).await;
+    let mock = MockServer::start(vec![MockResponse::json("200 OK", body)]).await;
     let client = client("ollama", &format!("http://{}", mock.address), json!({}));
     assert_eq!(
         client.embed(texts()).await.expect("vectors"),
         [vec![0.5, 1.0], vec![0.0, -1.0]]
     );
-    assert_eq!(mock.asked()[0].body["input"], json!(["cats", "dogs"]));
+    assert_eq!(mock.requests()[0].body["input"], json!(["cats", "dogs"]));
 }
 
 #[tokio::test]
-async fn refusals_and_nonsense_are_errors_without_the_key() {
+async fn failed_embedding_requests_are_errors_without_the_key() {
     let refusal = json!({"error": {"message": format!("no such key: {KEY}"), "type": "invalid_request_error"}});
     let later = json!({"error": {"message": "come back later"}});
     let cases = [
         (
-            Canned::json("401 Unauthorized", refusal),
+            MockResponse::json("401 Unauthorized", refusal),
             ModelErrorKind::Status(401),
             "no such key",
         ),
         (
-            Canned::json("500 Internal Server Error", later),
+            MockResponse::json("500 Internal Server Error", later),
             ModelErrorKind::Status(500),
             "come back later",
         ),
         (
-            Canned::json("200 OK", json!({"data": "none"})),
+            MockResponse::json("200 OK", json!({"data": "none"})),
             ModelErrorKind::Protocol,
             "is not a list of embeddings",
         ),
         (
-            Canned::new("200 OK", "application/json", "{\"data\": ["),
+            MockResponse::new("200 OK", "application/json", "{\"data\": ["),
             ModelErrorKind::Connection,
             "sent an incomplete answer",
         ),
         (
-            Canned::new("200 OK", "text/html", "<html>hello</html>"),
+            MockResponse::new("200 OK", "text/html", "<html>hello</html>"),
             ModelErrorKind::Protocol,
             "a web page",
         ),
     ];
-    for (canned, kind, words) in cases {
-        let mock = Mock::start(vec![canned]).await;
+    for (response, kind, words) in cases {
+        let mock = MockServer::start(vec![response]).await;
         let client = client("openai", &format!("http://{}/v1", mock.address), json!({}));
         let error = client.embed(texts()).await.expect_err("no vectors");
         assert!(!format!("{error:?}").contains(KEY), "{error:?}");

@@ -1,4 +1,4 @@
-//! Failures of connections, statuses and streams, and their messages.
+//! Errors of connections, HTTP statuses and streams, and their messages.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use goondan_core::ports::model::{ModelError, ModelErrorKind};
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 
-async fn fail(canned: Canned, options: Value) -> (String, ModelError) {
-    let mock = Mock::start(vec![canned]).await;
+async fn error_of(response: MockResponse, options: Value) -> (String, ModelError) {
+    let mock = MockServer::start(vec![response]).await;
     let client = client(
         "openai-compatible",
         &format!("http://{}/v1", mock.address),
@@ -24,12 +24,12 @@ fn content(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn statuses_keep_the_providers_words_and_its_wait() {
-    let busy = Canned::json(
+async fn http_errors_keep_the_provider_message_and_retry_delay() {
+    let busy = MockResponse::json(
         "429 Too Many Requests",
         json!({"error": {"message": "slow down", "code": "rate"}}),
     );
-    let (address, error) = fail(busy.header("retry-after", "7"), json!({})).await;
+    let (address, error) = error_of(busy.header("retry-after", "7"), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Status(429));
     assert_eq!(
         error.message,
@@ -38,11 +38,11 @@ async fn statuses_keep_the_providers_words_and_its_wait() {
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
     assert!(error.is_transient());
 
-    let gone = Canned::json(
+    let not_found = MockResponse::json(
         "404 Not Found",
         json!({"error": {"message": "The model `some-model` does not exist"}}),
     );
-    let (_, error) = fail(gone, json!({})).await;
+    let (_, error) = error_of(not_found, json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Status(404));
     assert!(
         error
@@ -56,7 +56,7 @@ async fn statuses_keep_the_providers_words_and_its_wait() {
         Some("Check `model` (some-model) and `endpoint` of Model/m.")
     );
 
-    let mock = Mock::start(vec![Canned::json(
+    let mock = MockServer::start(vec![MockResponse::json(
         "404 Not Found",
         json!({"detail": "Not Found"}),
     )])
@@ -76,8 +76,8 @@ async fn statuses_keep_the_providers_words_and_its_wait() {
     );
     assert_eq!(error.suggestion, Some(expected));
 
-    let (_, error) = fail(
-        Canned::new(
+    let (_, error) = error_of(
+        MockResponse::new(
             "502 Bad Gateway",
             "text/html",
             "<html><body>nginx</body></html>",
@@ -90,13 +90,13 @@ async fn statuses_keep_the_providers_words_and_its_wait() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_named_but_not_shown() {
+async fn errors_for_a_rejected_key_show_its_variable_but_not_the_key() {
     for status in ["401 Unauthorized", "403 Forbidden"] {
-        let canned = Canned::json(
+        let response = MockResponse::json(
             status,
             json!({"error": {"message": format!("Incorrect API key provided: {KEY}")}}),
         );
-        let mock = Mock::start(vec![canned]).await;
+        let mock = MockServer::start(vec![response]).await;
         let mut model = model(
             "openai-compatible",
             Some(format!("http://{}/v1", mock.address)),
@@ -121,10 +121,11 @@ async fn a_refused_key_is_named_but_not_shown() {
 }
 
 #[tokio::test]
-async fn a_web_page_leads_to_the_endpoint() {
+async fn a_web_page_error_suggests_a_wrong_endpoint() {
     let page = "<!DOCTYPE html>\n<html>\n\n<body>\n\n<p>Hello</p></body></html>";
     for status in ["200 OK", "404 Not Found"] {
-        let (address, error) = fail(Canned::new(status, "text/html", page), json!({})).await;
+        let (address, error) =
+            error_of(MockResponse::new(status, "text/html", page), json!({})).await;
         assert_eq!(error.kind, ModelErrorKind::Protocol);
         assert_eq!(
             error.message,
@@ -137,8 +138,8 @@ async fn a_web_page_leads_to_the_endpoint() {
 
 #[tokio::test]
 async fn a_body_without_events_is_quoted() {
-    let (_, error) = fail(
-        Canned::json("200 OK", json!({"error": "Unexpected endpoint or method"})),
+    let (_, error) = error_of(
+        MockResponse::json("200 OK", json!({"error": "Unexpected endpoint or method"})),
         json!({}),
     )
     .await;
@@ -148,8 +149,8 @@ async fn a_body_without_events_is_quoted() {
         "{}",
         error.message
     );
-    let (_, error) = fail(
-        Canned::events("data: {\"choices\": 3} nonsense\n\n"),
+    let (_, error) = error_of(
+        MockResponse::events("data: {\"choices\": 3} nonsense\n\n"),
         json!({}),
     )
     .await;
@@ -181,7 +182,7 @@ async fn a_refused_connection_names_the_host() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_is_a_broken_connection() {
+async fn a_truncated_stream_is_a_connection_error() {
     let half = content("Hel");
     for body in [
         "".to_owned(),
@@ -189,13 +190,13 @@ async fn a_stream_that_ends_early_is_a_broken_connection() {
         half.clone() + "data: {\"choices\": [{\"del",
     ] {
         let began = !body.is_empty();
-        let mock = Mock::start(vec![Canned::events(body)]).await;
+        let mock = MockServer::start(vec![MockResponse::events(body)]).await;
         let client = client(
             "openai-compatible",
             &format!("http://{}/v1", mock.address),
             json!({}),
         );
-        let received = all(&client, hello()).await;
+        let received = receive_all(&client, hello()).await;
         let error = received.error.expect("an error");
         assert_eq!(received.texts.len(), usize::from(began));
         assert_eq!(error.kind, ModelErrorKind::Connection);
@@ -205,8 +206,8 @@ async fn a_stream_that_ends_early_is_a_broken_connection() {
             error.message
         );
     }
-    let short = Canned::events(half).header("content-length", "100000");
-    let (_, error) = fail(short, json!({})).await;
+    let short = MockResponse::events(half).header("content-length", "100000");
+    let (_, error) = error_of(short, json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Connection);
     assert!(
         error.message.starts_with("The stream from 127.0.0.1"),
@@ -218,10 +219,10 @@ async fn a_stream_that_ends_early_is_a_broken_connection() {
 #[tokio::test]
 async fn an_error_inside_a_stream_keeps_its_status() {
     let error = events(&[json!({"error": {"message": "upstream is full", "code": 429}})]);
-    let (_, error) = fail(Canned::events(content("Hel") + &error), json!({})).await;
+    let (_, error) = error_of(MockResponse::events(content("Hel") + &error), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Status(429));
     let error = events(&[json!({"error": {"message": "something odd"}})]);
-    let (_, error) = fail(Canned::events(error), json!({})).await;
+    let (_, error) = error_of(MockResponse::events(error), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Connection);
     assert!(
         error
@@ -233,13 +234,14 @@ async fn an_error_inside_a_stream_keeps_its_status() {
 }
 
 #[tokio::test]
-async fn silence_ends_a_call_before_and_during_the_answer() {
-    for begin in [
+async fn a_silent_server_times_out_before_and_during_the_answer() {
+    for body in [
         "".to_owned(),
         content("Hel"),
         "data: no end of line".to_owned(),
     ] {
-        let (address, error) = fail(Canned::stuck(begin), json!({"timeoutSeconds": 0.2})).await;
+        let (address, error) =
+            error_of(MockResponse::stalled(body), json!({"timeoutSeconds": 0.2})).await;
         assert_eq!(error.kind, ModelErrorKind::Connection);
         assert_eq!(
             error.message,
@@ -249,9 +251,9 @@ async fn silence_ends_a_call_before_and_during_the_answer() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_cut_off() {
+async fn an_answer_without_end_hits_the_size_limit() {
     let long = content(&"x".repeat(16 * 1024));
-    let (_, error) = fail(Canned::endless(long), json!({})).await;
+    let (_, error) = error_of(MockResponse::endless(long), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Protocol);
     assert!(
         error.message.contains("larger than 16 MiB"),
@@ -261,8 +263,8 @@ async fn an_endless_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_cut_off() {
-    let (_, error) = fail(Canned::endless("x".repeat(4096)), json!({})).await;
+async fn a_line_without_end_hits_the_size_limit() {
+    let (_, error) = error_of(MockResponse::endless("x".repeat(4096)), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Protocol);
     assert!(
         error.message.contains("larger than 16 MiB"),
@@ -273,9 +275,9 @@ async fn a_line_without_end_is_cut_off() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed_with_the_key() {
-    let canned = Canned::new("301 Moved Permanently", "text/html", "<html></html>")
+    let response = MockResponse::new("301 Moved Permanently", "text/html", "<html></html>")
         .header("location", "https://new/v1");
-    let (_, error) = fail(canned, json!({})).await;
+    let (_, error) = error_of(response, json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Status(301));
     assert_eq!(
         error.suggestion.as_deref(),

@@ -1,4 +1,4 @@
-//! Gemini's streamGenerateContent.
+//! Gemini's `streamGenerateContent` API.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 
 fn parts(parts: Value, reason: Option<&str>) -> Value {
     let mut chunk = json!({
@@ -24,8 +24,10 @@ fn call_of(city: &str) -> Value {
     json!({"functionCall": {"name": "weather__now", "args": {"city": city}}})
 }
 
-async fn google(canned: Vec<Canned>) -> (Mock, Arc<dyn goondan_core::ports::model::ModelClient>) {
-    let mock = Mock::start(canned).await;
+async fn google_client(
+    response: Vec<MockResponse>,
+) -> (MockServer, Arc<dyn goondan_core::ports::model::ModelClient>) {
+    let mock = MockServer::start(response).await;
     let client = client(
         "google",
         &format!("http://{}/v1beta", mock.address),
@@ -35,48 +37,51 @@ async fn google(canned: Vec<Canned>) -> (Mock, Arc<dyn goondan_core::ports::mode
 }
 
 #[tokio::test]
-async fn text_and_parallel_calls_arrive_with_ids() {
+async fn gemini_answers_contain_text_and_calls_with_ids() {
     let body = events(&[
         parts(json!([{"text": "Hel"}]), None),
         parts(json!([{"text": "lo"}, call_of("Ulm")]), None),
         parts(json!([call_of("Bonn")]), Some("STOP")),
     ]);
-    let (mock, client) = google(vec![Canned::events(body)]).await;
+    let (mock, client) = google_client(vec![MockResponse::events(body)]).await;
     let expected = vec![
         text("Hello"),
-        called("call_1", json!({"city": "Ulm"})),
-        called("call_2", json!({"city": "Bonn"})),
+        weather_call("call_1", json!({"city": "Ulm"})),
+        weather_call("call_2", json!({"city": "Bonn"})),
     ];
-    assert_eq!(answer(&client, hello()).await, finished(expected, 8, 2));
-    let asked = &mock.asked()[0];
     assert_eq!(
-        asked.line,
+        answer(&client, hello()).await,
+        completed_answer(expected, 8, 2)
+    );
+    let request = &mock.requests()[0];
+    assert_eq!(
+        request.line,
         "POST /v1beta/models/some-model:streamGenerateContent?alt=sse HTTP/1.1"
     );
     assert!(
-        asked
+        request
             .head
             .to_lowercase()
             .contains(&format!("x-goog-api-key: {KEY}"))
     );
     assert_eq!(
-        asked.body["systemInstruction"]["parts"][0]["text"],
+        request.body["systemInstruction"]["parts"][0]["text"],
         "Be brief."
     );
-    assert_eq!(asked.body["generationConfig"]["maxOutputTokens"], 100);
-    let declared = &asked.body["tools"][0]["functionDeclarations"][0];
+    assert_eq!(request.body["generationConfig"]["maxOutputTokens"], 100);
+    let declared = &request.body["tools"][0]["functionDeclarations"][0];
     assert_eq!(declared["parametersJsonSchema"], weather().parameters);
 }
 
 #[tokio::test]
 async fn objects_in_the_body_option_are_merged() {
     let done = events(&[parts(json!([{"text": "7"}]), Some("STOP"))]);
-    let mock = Mock::start(vec![Canned::events(done)]).await;
+    let mock = MockServer::start(vec![MockResponse::events(done)]).await;
     let own =
         json!({"generationConfig": {"candidateCount": 1, "temperature": 0}, "labels": {"a": "b"}});
     let client = client("google", &mock.url("/v1beta"), json!({ "body": own }));
     answer(&client, hello()).await;
-    let body = &mock.asked()[0].body;
+    let body = &mock.requests()[0].body;
     let config = &body["generationConfig"];
     assert_eq!(config["candidateCount"], 1);
     assert_eq!(config["temperature"], 0);
@@ -85,14 +90,14 @@ async fn objects_in_the_body_option_are_merged() {
 }
 
 #[tokio::test]
-async fn a_second_turn_carries_calls_results_and_errors() {
-    let (mock, client) = google(vec![Canned::events(events(&[parts(
+async fn gemini_requests_contain_calls_results_and_errors() {
+    let (mock, client) = google_client(vec![MockResponse::events(events(&[parts(
         json!([{"text": "7"}]),
         Some("STOP"),
     )]))])
     .await;
     answer(&client, second_turn()).await;
-    let contents = mock.asked()[0].body["contents"].clone();
+    let contents = mock.requests()[0].body["contents"].clone();
     assert_eq!(
         contents[1]["parts"][1]["functionCall"]["args"],
         json!({"city": "Ulm"})
@@ -117,12 +122,12 @@ async fn a_second_turn_carries_calls_results_and_errors() {
 }
 
 #[tokio::test]
-async fn a_signature_returns_with_its_call_but_made_up_ids_do_not() {
+async fn gemini_requests_contain_signatures_but_no_generated_call_ids() {
     let mut signed = call_of("Ulm");
     signed["thoughtSignature"] = json!("c2lnbmVk");
-    let calls = Canned::events(events(&[parts(json!([signed]), Some("STOP"))]));
-    let done = Canned::events(events(&[parts(json!([{"text": "7"}]), Some("STOP"))]));
-    let (mock, client) = google(vec![calls, done]).await;
+    let calls = MockResponse::events(events(&[parts(json!([signed]), Some("STOP"))]));
+    let done = MockResponse::events(events(&[parts(json!([{"text": "7"}]), Some("STOP"))]));
+    let (mock, client) = google_client(vec![calls, done]).await;
     let first = answer(&client, hello()).await;
     assert_eq!(calls_of(&first)[0].tool_call_id, "call_1");
     let next = request(vec![
@@ -134,7 +139,7 @@ async fn a_signature_returns_with_its_call_but_made_up_ids_do_not() {
         ),
     ]);
     answer(&client, next).await;
-    let contents = mock.asked()[1].body["contents"].clone();
+    let contents = mock.requests()[1].body["contents"].clone();
     assert_eq!(contents[1]["parts"][0]["thoughtSignature"], "c2lnbmVk");
     assert_eq!(contents[1]["parts"][0]["functionCall"].get("id"), None);
     assert_eq!(contents[2]["parts"][0]["functionResponse"].get("id"), None);
@@ -145,25 +150,25 @@ async fn a_signature_returns_with_its_call_but_made_up_ids_do_not() {
 }
 
 #[tokio::test]
-async fn a_stream_without_its_end_or_with_an_error_fails() {
-    let begun = events(&[parts(json!([{"text": "Hel"}]), None)]);
+async fn a_truncated_or_failed_gemini_stream_is_an_error() {
+    let partial = events(&[parts(json!([{"text": "Hel"}]), None)]);
     let error =
         events(&[json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})]);
     for (body, kind, words) in [
         (
-            begun.clone(),
+            partial.clone(),
             ModelErrorKind::Connection,
             "The stream broke off",
         ),
         (
-            begun.clone() + "data: {\"candid",
+            partial.clone() + "data: {\"candid",
             ModelErrorKind::Connection,
             "The stream broke off",
         ),
-        (begun + &error, ModelErrorKind::Status(503), "busy"),
+        (partial + &error, ModelErrorKind::Status(503), "busy"),
     ] {
-        let (_mock, client) = google(vec![Canned::events(body)]).await;
-        let received = all(&client, hello()).await;
+        let (_mock, client) = google_client(vec![MockResponse::events(body)]).await;
+        let received = receive_all(&client, hello()).await;
         let error = received.error.expect("an error");
         assert_eq!(received.texts, ["Hel"]);
         assert_eq!(error.kind, kind, "{}", error.message);

@@ -1,21 +1,22 @@
-//! Clients against servers on this machine that use the formats of real providers, and the documentation.
+//! Tests of the clients with local servers in the formats of real providers, and of the
+//! documentation.
 
 mod aimock;
+mod answer_end;
 mod anthropic;
 mod attacks;
 mod bodies;
-mod calls;
 mod chat;
 mod common;
+mod configuration;
 mod documentation;
 mod embeddings;
-mod endings;
+mod error_kinds;
 mod failures;
 mod gemini;
-mod kinds;
-mod lossless;
 mod mock;
 mod ollama;
-mod output;
+mod opaque_data;
 mod responses;
-mod setup;
+mod structured_output;
+mod tool_calls;

@@ -1,4 +1,4 @@
-//! A server on this machine that sends prepared responses and keeps the requests.
+//! A local HTTP server that sends prepared responses and records the requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A response. The connection is closed after it.
+/// A prepared response, after which the server closes the connection.
 #[derive(Clone)]
-pub(crate) struct Canned {
+pub(crate) struct MockResponse {
     head: String,
     body: Vec<Piece>,
 }
@@ -19,33 +19,33 @@ enum Piece {
     Bytes(Vec<u8>),
     /// The same bytes until the client disconnects.
     Endless(String),
-    /// The same bytes this many times, with a pause after each.
+    /// The same bytes, this number of times, with a pause after each.
     Paced(String, usize, Duration),
     /// No bytes until the client disconnects.
     Open,
 }
 
-/// A request.
+/// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct MockRequest {
     pub(crate) line: String,
     pub(crate) head: String,
     pub(crate) body: Value,
 }
 
 /// Returns the response to a request and the number of POST requests before it.
-type Handler = dyn Fn(&Asked, usize) -> Canned + Send + Sync;
+type Handler = dyn Fn(&MockRequest, usize) -> MockResponse + Send + Sync;
 
-pub(crate) struct Mock {
+pub(crate) struct MockServer {
     pub(crate) address: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<MockRequest>>>,
 }
 
-impl Canned {
+impl MockResponse {
     pub(crate) fn new(status: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let head =
             format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
-        Canned {
+        MockResponse {
             head,
             body: vec![Piece::Bytes(body.into())],
         }
@@ -53,11 +53,11 @@ impl Canned {
 
     /// A stream of server-sent events.
     pub(crate) fn events(body: impl Into<Vec<u8>>) -> Self {
-        Canned::new("200 OK", "text/event-stream", body)
+        MockResponse::new("200 OK", "text/event-stream", body)
     }
 
     pub(crate) fn json(status: &str, body: Value) -> Self {
-        Canned::new(status, "application/json", body.to_string())
+        MockResponse::new(status, "application/json", body.to_string())
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
@@ -67,12 +67,12 @@ impl Canned {
 
     /// A stream that repeats `piece`.
     pub(crate) fn endless(piece: impl Into<String>) -> Self {
-        Canned::events("").then(Piece::Endless(piece.into()))
+        MockResponse::events("").then(Piece::Endless(piece.into()))
     }
 
     /// A stream that begins with `begin` and stays open.
-    pub(crate) fn stuck(begin: impl Into<Vec<u8>>) -> Self {
-        Canned::events(begin).then(Piece::Open)
+    pub(crate) fn stalled(begin: impl Into<Vec<u8>>) -> Self {
+        MockResponse::events(begin).then(Piece::Open)
     }
 
     /// Adds `piece`, `count` times with a pause after each.
@@ -90,11 +90,12 @@ impl Canned {
     }
 }
 
-impl Mock {
-    /// Starts a server that answers POST requests with `answers`, in order. The last one answers all other requests.
-    pub(crate) async fn start(answers: Vec<Canned>) -> Mock {
-        Mock::with(move |asked, before| {
-            let at = match asked.line.starts_with("POST") {
+impl MockServer {
+    /// Starts a server that answers POST requests with `answers`, in order. The last response also
+    /// answers all other requests.
+    pub(crate) async fn start(answers: Vec<MockResponse>) -> MockServer {
+        MockServer::with_handler(move |request, before| {
+            let at = match request.line.starts_with("POST") {
                 true => before.min(answers.len() - 1),
                 false => answers.len() - 1,
             };
@@ -104,19 +105,19 @@ impl Mock {
     }
 
     /// Starts a server that answers requests with `handler`.
-    pub(crate) async fn with(
-        handler: impl Fn(&Asked, usize) -> Canned + Send + Sync + 'static,
-    ) -> Mock {
+    pub(crate) async fn with_handler(
+        handler: impl Fn(&MockRequest, usize) -> MockResponse + Send + Sync + 'static,
+    ) -> MockServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (log, handler): (_, Arc<Handler>) = (Arc::clone(&asked), Arc::new(handler));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (log, handler): (_, Arc<Handler>) = (Arc::clone(&requests), Arc::new(handler));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, Arc::clone(&handler), Arc::clone(&log)));
             }
         });
-        Mock { address, asked }
+        MockServer { address, requests }
     }
 
     /// Returns the base URL with `path`.
@@ -125,20 +126,20 @@ impl Mock {
     }
 
     /// Returns the POST requests so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("an unpoisoned log").clone()
+    pub(crate) fn requests(&self) -> Vec<MockRequest> {
+        self.requests.lock().expect("an unpoisoned log").clone()
     }
 }
 
-async fn serve(mut stream: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<Asked>>>) {
-    let Some(asked) = read(&mut stream).await else {
+async fn serve(mut stream: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<MockRequest>>>) {
+    let Some(request) = read(&mut stream).await else {
         return;
     };
     let answer = {
         let mut log = log.lock().expect("an unpoisoned log");
-        let answer = handler(&asked, log.len());
-        if asked.line.starts_with("POST") {
-            log.push(asked);
+        let answer = handler(&request, log.len());
+        if request.line.starts_with("POST") {
+            log.push(request);
         }
         answer
     };
@@ -147,7 +148,7 @@ async fn serve(mut stream: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<
     let _ = stream.shutdown().await;
 }
 
-async fn send(stream: &mut TcpStream, answer: &Canned) -> std::io::Result<()> {
+async fn send(stream: &mut TcpStream, answer: &MockResponse) -> std::io::Result<()> {
     stream
         .write_all(format!("{}\r\n", answer.head).as_bytes())
         .await?;
@@ -171,7 +172,7 @@ async fn send(stream: &mut TcpStream, answer: &Canned) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+async fn read(stream: &mut TcpStream) -> Option<MockRequest> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 8192];
     loop {
@@ -193,7 +194,7 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
                 .ok()
         });
         if body.len() >= length.unwrap_or(0usize) {
-            return Some(Asked {
+            return Some(MockRequest {
                 line: head.lines().next()?.to_owned(),
                 head: head.clone().into_owned(),
                 body: serde_json::from_slice(body).unwrap_or_default(),

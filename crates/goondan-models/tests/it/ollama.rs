@@ -1,14 +1,14 @@
-//! Ollama's own chat.
+//! Ollama's native chat API.
 
 use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 
-fn lines(values: &[Value]) -> Canned {
+fn lines(values: &[Value]) -> MockResponse {
     let body: String = values.iter().map(|value| format!("{value}\n")).collect();
-    Canned::new("200 OK", "application/x-ndjson", body)
+    MockResponse::new("200 OK", "application/x-ndjson", body)
 }
 
 fn piece(message: Value) -> Value {
@@ -21,13 +21,13 @@ fn end() -> Value {
 }
 
 #[tokio::test]
-async fn text_calls_and_usage_arrive() {
+async fn ollama_answers_contain_text_calls_and_usage() {
     let call =
         |city: &str| json!({"function": {"name": "weather__now", "arguments": {"city": city}}});
     let calls = piece(
         json!({"role": "assistant", "content": "", "tool_calls": [call("Ulm"), call("Bonn")]}),
     );
-    let mock = Mock::start(vec![lines(&[
+    let mock = MockServer::start(vec![lines(&[
         piece(json!({"content": "Hi"})),
         calls,
         end(),
@@ -36,28 +36,31 @@ async fn text_calls_and_usage_arrive() {
     let client = client("ollama", &format!("http://{}/v1", mock.address), json!({}));
     let expected = vec![
         text("Hi"),
-        called("call_1", json!({"city": "Ulm"})),
-        called("call_2", json!({"city": "Bonn"})),
+        weather_call("call_1", json!({"city": "Ulm"})),
+        weather_call("call_2", json!({"city": "Bonn"})),
     ];
-    assert_eq!(answer(&client, hello()).await, finished(expected, 5, 6));
-    let asked = &mock.asked()[0];
-    assert_eq!(asked.line, "POST /api/chat HTTP/1.1");
     assert_eq!(
-        asked.body["messages"][0],
+        answer(&client, hello()).await,
+        completed_answer(expected, 5, 6)
+    );
+    let request = &mock.requests()[0];
+    assert_eq!(request.line, "POST /api/chat HTTP/1.1");
+    assert_eq!(
+        request.body["messages"][0],
         json!({"role": "system", "content": "Be brief."})
     );
     assert_eq!(
-        asked.body["tools"][0]["function"]["parameters"],
+        request.body["tools"][0]["function"]["parameters"],
         weather().parameters
     );
 }
 
 #[tokio::test]
 async fn each_result_is_a_message() {
-    let mock = Mock::start(vec![lines(&[end()])]).await;
+    let mock = MockServer::start(vec![lines(&[end()])]).await;
     let client = client("ollama", &format!("http://{}", mock.address), json!({}));
     answer(&client, second_turn()).await;
-    let messages = mock.asked()[0].body["messages"].clone();
+    let messages = mock.requests()[0].body["messages"].clone();
     let roles: Vec<_> = messages
         .as_array()
         .unwrap()
@@ -72,26 +75,26 @@ async fn each_result_is_a_message() {
 }
 
 #[tokio::test]
-async fn broken_streams_and_web_pages_are_different_errors() {
+async fn truncated_ollama_streams_and_web_pages_are_different_errors() {
     let page = "<!doctype html>\n<html><body>Welcome</body></html>\n";
-    for (canned, kind, words) in [
+    for (response, kind, words) in [
         (
             lines(&[piece(json!({"content": "Hi"}))]),
             ModelErrorKind::Connection,
             "The stream broke off",
         ),
         (
-            Canned::new("200 OK", "application/x-ndjson", "{\"message\": {\"con"),
+            MockResponse::new("200 OK", "application/x-ndjson", "{\"message\": {\"con"),
             ModelErrorKind::Connection,
             "The stream broke off",
         ),
         (
-            Canned::new("200 OK", "text/html", page),
+            MockResponse::new("200 OK", "text/html", page),
             ModelErrorKind::Protocol,
             "answered with a web page instead of JSON",
         ),
         (
-            Canned::json(
+            MockResponse::json(
                 "404 Not Found",
                 json!({"error": "model 'some-model' not found"}),
             ),
@@ -99,7 +102,7 @@ async fn broken_streams_and_web_pages_are_different_errors() {
             "model 'some-model' not found",
         ),
     ] {
-        let mock = Mock::start(vec![canned]).await;
+        let mock = MockServer::start(vec![response]).await;
         let client = client("ollama", &format!("http://{}", mock.address), json!({}));
         let error = failure(&client, hello()).await;
         assert_eq!(error.kind, kind, "{}", error.message);

@@ -1,10 +1,10 @@
-//! OpenAI's responses.
+//! OpenAI's Responses API.
 
 use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;
-use super::mock::{Canned, Mock};
+use super::mock::{MockResponse, MockServer};
 
 fn completed(status: &str) -> Value {
     json!({"type": format!("response.{status}"), "response": {
@@ -21,17 +21,17 @@ fn call_of(index: u64, id: &str, arguments: &str) -> [Value; 2] {
     ]
 }
 
-fn word(text: &str) -> Value {
+fn text_delta(text: &str) -> Value {
     json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text})
 }
 
 #[tokio::test]
-async fn text_calls_and_usage_arrive() {
-    let mut body = vec![word("Hel"), word("lo")];
+async fn responses_answers_contain_text_calls_and_usage() {
+    let mut body = vec![text_delta("Hel"), text_delta("lo")];
     body.extend(call_of(1, "c8", "{\"city\":\"Ulm\"}"));
     body.extend(call_of(2, "c9", "{oops"));
     body.push(completed("completed"));
-    let mock = Mock::start(vec![Canned::events(events(&body))]).await;
+    let mock = MockServer::start(vec![MockResponse::events(events(&body))]).await;
     let client = client(
         "openai",
         &format!("http://{}/v1", mock.address),
@@ -46,15 +46,15 @@ async fn text_calls_and_usage_arrive() {
         calls.collect::<Vec<_>>(),
         [("c8", json!({"city": "Ulm"})), ("c9", json!("{oops"))]
     );
-    assert_eq!(answer.usage, finished(Vec::new(), 3, 2).usage);
-    let asked = &mock.asked()[0];
-    assert_eq!(asked.line, "POST /v1/responses HTTP/1.1");
-    assert_eq!(asked.body["tools"][0]["parameters"], weather().parameters);
+    assert_eq!(answer.usage, completed_answer(Vec::new(), 3, 2).usage);
+    let request = &mock.requests()[0];
+    assert_eq!(request.line, "POST /v1/responses HTTP/1.1");
+    assert_eq!(request.body["tools"][0]["parameters"], weather().parameters);
 }
 
 #[tokio::test]
-async fn a_stream_without_its_end_is_a_broken_connection() {
-    let mock = Mock::start(vec![Canned::events(events(&[word("Hel")]))]).await;
+async fn a_truncated_responses_stream_is_a_connection_error() {
+    let mock = MockServer::start(vec![MockResponse::events(events(&[text_delta("Hel")]))]).await;
     let client = client(
         "openai",
         &format!("http://{}/v1", mock.address),

@@ -108,7 +108,7 @@ mod tests {
     use super::{key, parts};
 
     #[test]
-    fn data_of_a_repository_is_refused_in_each_spelling() {
+    fn repository_data_directories_are_rejected_in_every_spelling() {
         for name in [".git", ".GIT", "git~1", ".g\u{200c}it", ".hg"] {
             let path = format!("package/sub/{name}/config");
             assert!(parts(path.as_bytes()).is_err(), "{name}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_one_file_have_one_key() {
+    fn equivalent_file_names_have_the_same_key() {
         for (one, other) in [
             ("a.txt", "A.TXT"),
             ("caf\u{e9}", "cafe\u{301}"),

@@ -11,8 +11,8 @@ use tempfile::tempdir;
 
 use super::{entry_names, pack, pack_as_is, unpack};
 
-/// Writes an entry with an unvalidated name, as only a malicious archive contains it.
-fn raw(
+/// Appends an entry without validating its name, as in a malicious archive.
+fn append_raw_entry(
     builder: &mut Builder<impl std::io::Write>,
     kind: EntryType,
     name: &[u8],
@@ -30,12 +30,12 @@ fn raw(
     builder.append(&header, content).unwrap();
 }
 
-/// An entry of an archive: its kind, its name, and its link target.
-type Written<'w> = (EntryType, &'w [u8], &'w str);
+/// Kind, name and link target of an archive entry.
+type RawEntry<'w> = (EntryType, &'w [u8], &'w str);
 
-fn archive(entries: &[Written<'_>]) -> Vec<u8> {
+fn archive(entries: &[RawEntry<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    raw(
+    append_raw_entry(
         &mut builder,
         EntryType::Regular,
         b"package/goondan.yaml",
@@ -48,32 +48,32 @@ fn archive(entries: &[Written<'_>]) -> Vec<u8> {
         } else {
             b""
         };
-        raw(&mut builder, *kind, name, link, content);
+        append_raw_entry(&mut builder, *kind, name, link, content);
     }
     builder.into_inner().unwrap().finish().unwrap()
 }
 
 /// Lists all files below a directory, without following links.
-fn listed(folder: &Path) -> Vec<String> {
+fn list_files(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         found.push(entry.path().to_string_lossy().into_owned());
         if entry.file_type().unwrap().is_dir() {
-            found.extend(listed(&entry.path()));
+            found.extend(list_files(&entry.path()));
         }
     }
     found.sort();
     found
 }
 
-/// Returns true if the archive is refused and nothing is written outside of the target directory.
+/// Returns true if the archive is rejected. Asserts that no file is outside the target directory.
 fn is_refused(archive: &[u8]) -> bool {
-    let place = tempdir().unwrap();
-    let into = place.path().join("into");
+    let directory = tempdir().unwrap();
+    let into = directory.path().join("into");
     fs::create_dir(&into).unwrap();
     let outcome = unpack(archive, &into);
-    let outside: Vec<_> = listed(place.path())
+    let outside: Vec<_> = list_files(directory.path())
         .into_iter()
         .filter(|path| !Path::new(path).starts_with(&into))
         .collect();
@@ -82,25 +82,28 @@ fn is_refused(archive: &[u8]) -> bool {
 }
 
 #[test]
-fn attacks_are_refused() {
+fn malicious_archive_entries_are_rejected() {
     use EntryType as E;
     let long = format!("package/{}", "x".repeat(90));
-    let attacks: &[(&str, &[Written<'_>])] = &[
-        ("climbs", &[(E::Regular, b"package/../../evil", "")]),
-        ("climbs from the top", &[(E::Regular, b"../evil", "")]),
+    let attacks: &[(&str, &[RawEntry<'_>])] = &[
         (
-            "hides its climb",
+            "leaves the directory",
+            &[(E::Regular, b"package/../../evil", "")],
+        ),
+        ("leaves the archive root", &[(E::Regular, b"../evil", "")]),
+        (
+            "leaves the directory after a dot path",
             &[(E::Regular, b"package/a/./../../../evil", "")],
         ),
         ("is absolute", &[(E::Regular, b"/tmp/gdn-evil", "")]),
-        ("has a drive", &[(E::Regular, b"package/C:evil", "")]),
+        ("has a drive letter", &[(E::Regular, b"package/C:evil", "")]),
         (
-            "has a stream",
+            "names an alternate data stream",
             &[(E::Regular, b"package/goondan.yaml:evil", "")],
         ),
         ("has a backslash", &[(E::Regular, b"package\\..\\evil", "")]),
         (
-            "has a link to outside",
+            "has a link to another directory",
             &[
                 (E::Symlink, b"package/l", "/etc"),
                 (E::Regular, b"package/l/evil", ""),
@@ -128,29 +131,29 @@ fn attacks_are_refused() {
             &[(E::Regular, b"package/GOONDAN.yaml", "")],
         ),
         (
-            "has a folder in two cases",
+            "has a directory in two cases",
             &[
                 (E::Regular, b"package/a/x", ""),
                 (E::Regular, b"package/A/y", ""),
             ],
         ),
         (
-            "has a file where a folder is",
+            "has a file in place of a directory",
             &[
                 (E::Regular, b"package/a/x", ""),
                 (E::Regular, b"package/a", ""),
             ],
         ),
         (
-            "has a folder where a file is",
+            "has a directory in place of a file",
             &[(E::Regular, b"package/goondan.yaml/x", "")],
         ),
         (
-            "names a device of Windows",
+            "names a Windows device",
             &[(E::Regular, b"package/CON", "")],
         ),
         (
-            "names a device with an ending",
+            "names a Windows device with an extension",
             &[(E::Regular, b"package/lpt1.txt", "")],
         ),
         (
@@ -163,26 +166,32 @@ fn attacks_are_refused() {
         ),
         ("has a line break", &[(E::Regular, b"package/a\nb", "")]),
         ("has an escape", &[(E::Regular, b"package/\x1b[31m", "")]),
-        ("is not text", &[(E::Regular, b"package/\xff\xfe", "")]),
-        ("has an empty part", &[(E::Regular, b"package//x", "")]),
-        ("lies in two folders", &[(E::Regular, b"other/x", "")]),
+        ("is not UTF-8", &[(E::Regular, b"package/\xff\xfe", "")]),
         (
-            "brings installed packages",
+            "has an empty path segment",
+            &[(E::Regular, b"package//x", "")],
+        ),
+        (
+            "has a second top-level directory",
+            &[(E::Regular, b"other/x", "")],
+        ),
+        (
+            "contains installed packages",
             &[(E::Regular, b"package/.goondan/installed/x", "")],
         ),
-        ("lies in none", &[(E::Regular, b"x", "")]),
+        ("has no top-level directory", &[(E::Regular, b"x", "")]),
     ];
     assert!(!is_refused(&archive(&[
         (E::Regular, long.as_bytes(), ""),
         (E::Directory, b"package/d/", "")
     ])));
-    for (what, entries) in attacks {
-        assert!(is_refused(&archive(entries)), "{what}");
+    for (name, entries) in attacks {
+        assert!(is_refused(&archive(entries)), "{name}");
     }
 }
 
 #[test]
-fn archives_that_are_too_much_are_refused() {
+fn oversized_and_truncated_archives_are_rejected() {
     // 64 MiB of zeros compress to 64 KiB.
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
     let mut builder = Builder::new(&mut bomb);
@@ -190,15 +199,19 @@ fn archives_that_are_too_much_are_refused() {
     header.set_size(64 * 1024 * 1024);
     header.set_mode(0o644);
     builder
-        .append_data(&mut header, "package/zeros", std::io::repeat(0).take_64())
+        .append_data(
+            &mut header,
+            "package/zeros",
+            std::io::repeat(0).take_64_mib(),
+        )
         .unwrap();
     builder.finish().unwrap();
     drop(builder);
     assert!(is_refused(&bomb.finish().unwrap()));
-    // Very many empty files.
+    // Too many empty files.
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for number in 0..10_001 {
-        raw(
+        append_raw_entry(
             &mut builder,
             EntryType::Regular,
             format!("package/{number}").as_bytes(),
@@ -207,7 +220,7 @@ fn archives_that_are_too_much_are_refused() {
         );
     }
     assert!(is_refused(&builder.into_inner().unwrap().finish().unwrap()));
-    // Very deep directories.
+    // Too deeply nested directories.
     let deep = format!("package/{}x", "a/".repeat(40));
     assert!(is_refused(&archive(&[(
         EntryType::Regular,
@@ -227,22 +240,22 @@ fn archives_that_are_too_much_are_refused() {
 }
 
 trait Zeros {
-    fn take_64(self) -> std::io::Take<std::io::Repeat>;
+    fn take_64_mib(self) -> std::io::Take<std::io::Repeat>;
 }
 
 impl Zeros for std::io::Repeat {
-    fn take_64(self) -> std::io::Take<std::io::Repeat> {
+    fn take_64_mib(self) -> std::io::Take<std::io::Repeat> {
         std::io::Read::take(self, 64 * 1024 * 1024)
     }
 }
 
 #[test]
 #[cfg(unix)]
-fn of_a_mode_only_counts_whether_a_file_may_be_run() {
+fn unpacking_keeps_only_the_executable_bit_of_a_file_mode() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = tempdir().unwrap();
-    unpack(&archive(&[]), place.path()).unwrap();
-    let mode = fs::metadata(place.path().join("goondan.yaml"))
+    let directory = tempdir().unwrap();
+    unpack(&archive(&[]), directory.path()).unwrap();
+    let mode = fs::metadata(directory.path().join("goondan.yaml"))
         .unwrap()
         .permissions()
         .mode();
@@ -251,21 +264,21 @@ fn of_a_mode_only_counts_whether_a_file_may_be_run() {
 }
 
 #[test]
-fn the_same_files_make_the_same_bytes() {
-    let place = tempdir().unwrap();
-    let (one, two) = (place.path().join("one"), place.path().join("two"));
+fn packing_equal_files_gives_equal_bytes() {
+    let directory = tempdir().unwrap();
+    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
     let names = ["goondan.yaml", "tools/a.ts", "tools/b.ts"];
-    for (folder, names) in [
+    for (package, names) in [
         (&one, names.to_vec()),
         (&two, names.iter().rev().copied().collect()),
     ] {
         for name in names {
-            fs::create_dir_all(folder.join("tools")).unwrap();
-            fs::write(folder.join(name), name).unwrap();
+            fs::create_dir_all(package.join("tools")).unwrap();
+            fs::write(package.join(name), name).unwrap();
         }
     }
     assert_eq!(pack(&one).unwrap().archive, pack(&two).unwrap().archive);
-    let out = place.path().join("out");
+    let out = directory.path().join("out");
     fs::create_dir(&out).unwrap();
     unpack(&pack(&one).unwrap().archive, &out).unwrap();
     assert_eq!(
@@ -275,10 +288,10 @@ fn the_same_files_make_the_same_bytes() {
 }
 
 #[test]
-fn what_is_secret_or_made_anew_is_left_out() {
-    let place = tempdir().unwrap();
+fn packing_omits_ignored_files_and_rejects_secret_files() {
+    let directory = tempdir().unwrap();
     let write = |name: &str| {
-        let path = place.path().join(name);
+        let path = directory.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "x").unwrap();
     };
@@ -295,35 +308,35 @@ fn what_is_secret_or_made_anew_is_left_out() {
     ] {
         write(name);
     }
-    fs::write(place.path().join(".gitignore"), "ignored/\ndist/\n").unwrap();
-    fs::write(place.path().join(".goondanignore"), "a.txt\n!dist/\n").unwrap();
-    let packed = pack(place.path()).unwrap();
+    fs::write(directory.path().join(".gitignore"), "ignored/\ndist/\n").unwrap();
+    fs::write(directory.path().join(".goondanignore"), "a.txt\n!dist/\n").unwrap();
+    let packed = pack(directory.path()).unwrap();
     let names: Vec<&str> = packed.files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["dist/made.js", "goondan.yaml"]);
     write("server.key");
-    assert!(pack(place.path()).is_err_and(|error| error.message.contains("server.key")));
+    assert!(pack(directory.path()).is_err_and(|error| error.message.contains("server.key")));
 }
 
 #[test]
 #[cfg(unix)]
-fn a_link_is_not_packed() {
-    let place = tempdir().unwrap();
-    fs::write(place.path().join("goondan.yaml"), "x").unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", place.path().join("notes")).unwrap();
-    assert!(pack(place.path()).is_err_and(|error| error.message.contains("notes")));
+fn packing_rejects_symbolic_links() {
+    let directory = tempdir().unwrap();
+    fs::write(directory.path().join("goondan.yaml"), "x").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", directory.path().join("notes")).unwrap();
+    assert!(pack(directory.path()).is_err_and(|error| error.message.contains("notes")));
 }
 
 proptest! {
-    /// Any name is refused, or stays below the directory.
+    /// Any name is rejected or stays below the target directory.
     #[test]
-    fn no_name_leads_out(name in proptest::collection::vec(prop_oneof![Just(b'.'), Just(b'/'), Just(b'\\'), any::<u8>()], 0..90)) {
-        let place = tempdir().unwrap();
-        let into = place.path().join("into");
+    fn entry_names_cannot_leave_the_target_directory(name in proptest::collection::vec(prop_oneof![Just(b'.'), Just(b'/'), Just(b'\\'), any::<u8>()], 0..90)) {
+        let directory = tempdir().unwrap();
+        let into = directory.path().join("into");
         fs::create_dir(&into).unwrap();
         let name: Vec<u8> = name.into_iter().filter(|byte| *byte != 0).collect();
         let _ = unpack(&archive(&[(EntryType::Regular, &[b"package/".as_slice(), &name].concat(), "")]), &into);
         let _ = unpack(&archive(&[(EntryType::Regular, &name, "")]), &into);
-        for path in listed(place.path()) {
+        for path in list_files(directory.path()) {
             prop_assert!(Path::new(&path).starts_with(&into));
         }
         if let Ok(parts) = entry_names::parts(&name) {
@@ -331,9 +344,9 @@ proptest! {
         }
     }
 
-    /// Any bytes result in an error or in files below the directory, but never in a panic.
+    /// Any bytes result in an error or in files below the target directory, but never in a panic.
     #[test]
-    fn no_bytes_do_harm(mut bytes in Just(archive(&[])), at in 0usize..200, with in any::<u8>()) {
+    fn a_corrupted_archive_never_writes_outside_the_target(mut bytes in Just(archive(&[])), at in 0usize..200, with in any::<u8>()) {
         let at = at % bytes.len();
         bytes[at] ^= with;
         let _ = is_refused(&bytes);

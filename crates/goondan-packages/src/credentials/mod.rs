@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_key_is_for_its_host_alone() {
+    async fn credentials_are_used_only_for_their_host() {
         let variables = |name: &str| match name {
             "GOONDAN_REGISTRY_AUTH" => Some("Ghcr.io=me:a:b  broken other=x".to_owned()),
             "GOONDAN_REGISTRY" => Some("https://r.example/".to_owned()),
@@ -210,19 +210,25 @@ mod tests {
         let mut known = RegistryCredentials::find(&variables);
         known.read(r#"{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}, "x": {}}}"#);
         known.read("[");
-        let of = async |host: &str| known.for_host(host).await.basic;
+        let basic_of = async |host: &str| known.for_host(host).await.basic;
         assert_eq!(
-            of("ghcr.io").await.map(|basic| basic.password).as_deref(),
+            basic_of("ghcr.io")
+                .await
+                .map(|basic| basic.password)
+                .as_deref(),
             Some("a:b")
         );
         assert_eq!(
-            of("registry-1.docker.io")
+            basic_of("registry-1.docker.io")
                 .await
                 .map(|basic| basic.user)
                 .as_deref(),
             Some("u")
         );
-        assert_eq!((of("evil.ghcr.io").await, of("x").await), (None, None));
+        assert_eq!(
+            (basic_of("evil.ghcr.io").await, basic_of("x").await),
+            (None, None)
+        );
         assert_eq!(
             (
                 known.token_of("https://r.example"),
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[cfg(unix)]
-    fn helper(folder: &std::path::Path, name: &str, script: &str) {
+    fn write_helper(folder: &std::path::Path, name: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         let path = folder.join(format!("docker-credential-{name}"));
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -243,26 +249,26 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn programs_that_docker_names_keep_keys() {
+    async fn docker_credential_helpers_provide_credentials() {
         let folder = tempfile::tempdir().unwrap();
         // The helper returns the requested server as the user name.
-        helper(
+        write_helper(
             folder.path(),
             "all",
             r#"test "$1" = get && read -r s; printf '{"Username":"%s","Secret":"kept"}' "$s""#,
         );
-        helper(
+        write_helper(
             folder.path(),
             "none",
             "echo credentials not found in native keychain; exit 1",
         );
-        helper(folder.path(), "odd", "echo hunter2");
-        helper(
+        write_helper(folder.path(), "odd", "echo hunter2");
+        write_helper(
             folder.path(),
             "locked",
             r"printf 'it is \033[2J locked'; exit 2",
         );
-        helper(
+        write_helper(
             folder.path(),
             "token",
             r#"echo '{"Username":"<token>","Secret":"kept"}'"#,
@@ -292,7 +298,7 @@ mod tests {
         assert_eq!(
             user("none.example").await.as_deref(),
             Some("u"),
-            "what is written counts where it has none"
+            "the configured credentials are used if the helper has none"
         );
         for (host, words) in [
             ("odd.example", "returned an invalid answer"),

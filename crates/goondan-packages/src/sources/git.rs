@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn git_fails_for_what_it_calls_fatal() {
+    fn the_git_failure_cause_is_the_first_fatal_line() {
         let said = "remote: Not Found\nfatal: '/nowhere' does not appear to be a git \
             repository\nfatal: Could not read from \
                     remote repository.\n\nPlease make sure you have the correct access rights\nand \
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_that_run_nothing_are_read() {
+    fn git_urls_that_could_run_commands_are_rejected() {
         for good in [
             "git+https://h/r#v1.0.0",
             "git+ssh://git@h/r.git#main",

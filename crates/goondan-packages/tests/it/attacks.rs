@@ -3,14 +3,14 @@
 use goondan_packages::{FetchSettings, InstallOptions, PackageSource};
 use goondan_spec::Code;
 
-use crate::fake::Registry;
+use crate::fake_registry::Registry;
 use crate::projects::{Machine, exists};
 use crate::registries::publish;
 
 #[tokio::test]
-async fn a_stranger_names_nothing_of_this_machine() {
+async fn a_remote_package_cannot_depend_on_local_sources() {
     let (machine, registry) = (Machine::new(), Registry::start().await);
-    machine.package("secret", "secret", "1.0.0", "");
+    machine.write_package("secret", "secret", "1.0.0", "");
     let local = |source: &str| format!("{{name: secret, version: \"*\", source: \"{source}\"}}");
     for source in [
         format!("file:{}", machine.path("secret").display()),
@@ -20,56 +20,59 @@ async fn a_stranger_names_nothing_of_this_machine() {
         "registry+http://localhost:1".to_owned(),
         "oci://[::1]:5000/a".to_owned(),
     ] {
-        let foreign = FetchSettings {
+        let remote_settings = FetchSettings {
             folder: None,
-            ..machine.reach("app")
+            ..machine.fetch_settings("app")
         };
-        assert!(PackageSource::parse(&source, &foreign).is_err(), "{source}");
-        machine.package("one", "@a/one", "1.0.0", &local(&source));
-        registry.change(|shelf| shelf.manifests.clear());
+        assert!(
+            PackageSource::parse(&source, &remote_settings).is_err(),
+            "{source}"
+        );
+        machine.write_package("one", "@a/one", "1.0.0", &local(&source));
+        registry.update(|state| state.manifests.clear());
         publish(&machine, "one", &registry, "a/one").await.unwrap();
         let from = registry.address("a/one");
-        machine.package(
+        machine.write_package(
             "app",
             "app",
             "0.1.0",
             &format!("{{name: \"@a/one\", version: \"*\", source: \"{from}\"}}"),
         );
-        let refused = machine
+        let error = machine
             .install("app", &InstallOptions::default())
             .await
             .unwrap_err();
         assert!(
-            refused.code == Code::PACKAGE_SOURCE && refused.message.contains("this machine"),
-            "{source}: {refused}"
+            error.code == Code::PACKAGE_SOURCE && error.message.contains("this machine"),
+            "{source}: {error}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_package_that_calls_itself_something_else_is_refused() {
+async fn a_package_with_a_different_name_is_rejected() {
     let machine = Machine::new();
-    machine.package("one", "@evil/one", "1.0.0", "");
-    machine.package(
+    machine.write_package("one", "@evil/one", "1.0.0", "");
+    machine.write_package(
         "app",
         "app",
         "0.1.0",
         "{name: \"@a/one\", version: \"*\", source: \"file:../one\"}",
     );
-    let refused = machine
+    let error = machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
-    assert_eq!(refused.code, Code::PACKAGE_SOURCE);
+    assert_eq!(error.code, Code::PACKAGE_SOURCE);
     assert!(!exists(&machine.path("app/.goondan/installed/@evil")));
 }
 
 #[tokio::test]
 async fn names_that_are_paths_are_refused() {
     let machine = Machine::new();
-    machine.package("one", "one", "1.0.0", "");
+    machine.write_package("one", "one", "1.0.0", "");
     for name in ["../x", "@a/../../x", ".lock", "@a/b/c", "a b", "C:x"] {
-        machine.package(
+        machine.write_package(
             "app",
             "app",
             "0.1.0",
@@ -82,8 +85,8 @@ async fn names_that_are_paths_are_refused() {
                 .is_err(),
             "{name}"
         );
-        // The same path in a lock file of the project.
-        machine.package("app", "app", "0.1.0", "");
+        // The same path in the lockfile of the project.
+        machine.write_package("app", "app", "0.1.0", "");
         let lock = format!(
             "lockfileVersion: 1\npackages:\n  \"{name}@1.0.0\": {{version: 1.0.0, resolved: \"file:../one\", contents: x}}\n"
         );
@@ -98,10 +101,10 @@ async fn names_that_are_paths_are_refused() {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn a_link_in_the_place_of_the_folder_is_not_followed() {
+async fn symbolic_links_in_place_of_installed_directories_are_not_followed() {
     let machine = Machine::new();
-    machine.package("one", "one", "1.0.0", "");
-    machine.package(
+    machine.write_package("one", "one", "1.0.0", "");
+    machine.write_package(
         "app",
         "app",
         "0.1.0",
@@ -122,7 +125,7 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
         .install("app", &InstallOptions::default())
         .await
         .unwrap();
-    // A link in the place of the package, with equal contents at its target.
+    // A link in place of the package directory, with equal contents at its target.
     std::fs::rename(
         machine.path("app/.goondan/installed/one"),
         machine.path("outside/one"),
@@ -133,7 +136,7 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
         machine.path("app/.goondan/installed/one"),
     )
     .unwrap();
-    assert_eq!(machine.problems("app"), ["E_PACKAGE_INTEGRITY"]);
+    assert_eq!(machine.error_codes("app"), ["E_PACKAGE_INTEGRITY"]);
     machine
         .install("app", &InstallOptions::default())
         .await
@@ -147,6 +150,6 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
     );
     assert!(
         exists(&machine.path("outside/one/goondan.yaml")),
-        "what is outside stays"
+        "files outside the project must remain"
     );
 }

@@ -7,7 +7,7 @@
 )]
 
 mod attacks;
-mod fake;
-mod installing;
+mod fake_registry;
+mod installation;
 mod projects;
 mod registries;

@@ -9,7 +9,7 @@ use goondan_packages::{
 };
 use tempfile::TempDir;
 
-/// A machine with directories and a state root.
+/// A simulated machine: a directory with projects, packages and a state root.
 pub(crate) struct Machine {
     root: TempDir,
     pub(crate) credentials: RegistryCredentials,
@@ -27,8 +27,14 @@ impl Machine {
         self.root.path().join(name)
     }
 
-    /// Writes a package with dependencies as YAML.
-    pub(crate) fn package(&self, folder: &str, name: &str, version: &str, dependencies: &str) {
+    /// Writes a package. `dependencies` is YAML.
+    pub(crate) fn write_package(
+        &self,
+        folder: &str,
+        name: &str,
+        version: &str,
+        dependencies: &str,
+    ) {
         let text = format!(
             "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: \"{name}\"}}\n\
              spec: {{version: {version}, dependencies: [{dependencies}]}}\n---\napiVersion: goondan.ai/v1\nkind: Model\n\
@@ -51,7 +57,7 @@ impl Machine {
         PackageCache::of(&self.path("state"))
     }
 
-    pub(crate) fn reach(&self, folder: &str) -> FetchSettings {
+    pub(crate) fn fetch_settings(&self, folder: &str) -> FetchSettings {
         let folder = Some(self.path(folder));
         FetchSettings {
             folder,
@@ -67,7 +73,7 @@ impl Machine {
     ) -> Result<InstallResult, PackageError> {
         install(
             &self.path(folder),
-            &self.reach(folder),
+            &self.fetch_settings(folder),
             &self.cache(),
             options,
         )
@@ -75,7 +81,7 @@ impl Machine {
     }
 
     /// Returns the error codes of a project.
-    pub(crate) fn problems(&self, folder: &str) -> Vec<&'static str> {
+    pub(crate) fn error_codes(&self, folder: &str) -> Vec<&'static str> {
         let base = goondan_spec::BasePackage::default();
         let root = self.path(folder);
         let input = goondan_spec::LoadInput {
@@ -91,7 +97,7 @@ impl Machine {
     }
 }
 
-pub(crate) fn archives(machine: &Machine) -> Vec<PathBuf> {
+pub(crate) fn cached_archives(machine: &Machine) -> Vec<PathBuf> {
     let read = fs::read_dir(machine.path("state/packages/archives"));
     read.into_iter()
         .flatten()

@@ -10,7 +10,7 @@ use goondan_packages::{
 };
 use goondan_spec::Code;
 
-use crate::fake::Registry;
+use crate::fake_registry::Registry;
 use crate::projects::Machine;
 
 pub(crate) async fn publish(
@@ -21,7 +21,7 @@ pub(crate) async fn publish(
 ) -> Result<String, PackageError> {
     let manifest = PackageManifest::read(&machine.path(folder)).unwrap();
     let PackageSource::Oci(reference) =
-        PackageSource::parse(&registry.address(name), &machine.reach(folder)).unwrap()
+        PackageSource::parse(&registry.address(name), &machine.fetch_settings(folder)).unwrap()
     else {
         panic!("an address of a registry")
     };
@@ -42,12 +42,12 @@ pub(crate) async fn publish(
 async fn published(range: &str) -> (Machine, Registry) {
     let (machine, registry) = (Machine::new(), Registry::start().await);
     for version in ["1.0.0", "1.4.0", "2.0.0"] {
-        machine.package("one", "@a/one", version, "");
+        machine.write_package("one", "@a/one", version, "");
         machine.write("one/version.txt", version);
         publish(&machine, "one", &registry, "a/one").await.unwrap();
     }
     let source = registry.address("a/one");
-    machine.package(
+    machine.write_package(
         "app",
         "app",
         "0.1.0",
@@ -57,9 +57,9 @@ async fn published(range: &str) -> (Machine, Registry) {
 }
 
 #[tokio::test]
-async fn the_newest_version_that_fits_is_installed_and_stays() {
+async fn the_newest_matching_version_is_installed_until_an_update() {
     let (machine, registry) = published("^1.0.0").await;
-    registry.change(|shelf| shelf.page = 1);
+    registry.update(|state| state.page_size = 1);
     let outcome = machine
         .install("app", &InstallOptions::default())
         .await
@@ -69,9 +69,9 @@ async fn the_newest_version_that_fits_is_installed_and_stays() {
         machine.read("app/.goondan/installed/@a/one/version.txt"),
         "1.4.0"
     );
-    assert_eq!(machine.problems("app"), Vec::<&str>::new());
+    assert_eq!(machine.error_codes("app"), Vec::<&str>::new());
     // A newer version changes nothing until an update is requested.
-    machine.package("one", "@a/one", "1.5.0", "");
+    machine.write_package("one", "@a/one", "1.5.0", "");
     publish(&machine, "one", &registry, "a/one").await.unwrap();
     let lock = machine.read("app/goondan.lock.yaml");
     assert_eq!(
@@ -93,51 +93,55 @@ async fn the_newest_version_that_fits_is_installed_and_stays() {
     );
     assert!(
         machine.read("app/goondan.lock.yaml").contains("oci://")
-            && machine.problems("app").is_empty()
+            && machine.error_codes("app").is_empty()
     );
 }
 
 #[tokio::test]
-async fn what_is_published_stays_as_it_is() {
+async fn a_published_version_cannot_be_replaced() {
     let (machine, registry) = published("*").await;
     let again = publish(&machine, "one", &registry, "a/one").await.unwrap();
     assert!(again.contains("@sha256:"));
     machine.write("one/version.txt", "other");
-    let refused = publish(&machine, "one", &registry, "a/one")
+    let error = publish(&machine, "one", &registry, "a/one")
         .await
         .unwrap_err();
-    assert_eq!(refused.code, Code::PACKAGE_SOURCE);
+    assert_eq!(error.code, Code::PACKAGE_SOURCE);
 }
 
-/// A refusal to show a version does not mean that the version is missing.
+/// An error response for a version does not mean that the version is missing.
 #[tokio::test]
-async fn a_refused_look_at_a_version_replaces_nothing() {
+async fn a_failed_version_check_does_not_replace_a_published_version() {
     let (machine, registry) = published("*").await;
-    let before = registry.shelf.lock().unwrap().manifests.clone();
+    let before = registry.state.lock().unwrap().manifests.clone();
     machine.write("one/version.txt", "other");
     for status in [401, 403, 429, 500, 502, 503, 504] {
         let status = StatusCode::from_u16(status).unwrap();
-        registry.change(|shelf| shelf.refusals = vec![("/manifests/2.0.0", status)]);
+        registry.update(|state| state.failures = vec![("/manifests/2.0.0", status)]);
         publish(&machine, "one", &registry, "a/one")
             .await
             .unwrap_err();
-        assert_eq!(registry.shelf.lock().unwrap().manifests, before, "{status}");
+        assert_eq!(registry.state.lock().unwrap().manifests, before, "{status}");
     }
-    // A further tag with a version is also a published version.
+    // An additional tag with a version is also a published version.
     publish(&machine, "one", &registry, "a/one:1.4.0")
         .await
         .unwrap_err();
-    assert_eq!(registry.shelf.lock().unwrap().manifests, before);
+    assert_eq!(registry.state.lock().unwrap().manifests, before);
 }
 
 #[tokio::test]
-async fn a_tag_that_is_stated_twice_is_checked_once() {
+async fn a_tag_equal_to_the_version_is_checked_once() {
     let (machine, registry) = (Machine::new(), Registry::start().await);
-    machine.package("one", "@a/one", "1.0.0", "");
+    machine.write_package("one", "@a/one", "1.0.0", "");
     let published = publish(&machine, "one", &registry, "a/one:1.0.0").await;
     assert!(published.is_ok(), "{published:?}");
-    let shelf = registry.shelf.lock().unwrap();
-    let mut paths: Vec<&str> = shelf.seen.iter().map(|(path, _)| path.as_str()).collect();
+    let state = registry.state.lock().unwrap();
+    let mut paths: Vec<&str> = state
+        .requests
+        .iter()
+        .map(|(path, _)| path.as_str())
+        .collect();
     paths.retain(|path| path.contains("/manifests/"));
     let [version, latest] = ["1.0.0", "latest"].map(|tag| format!("/v2/a/one/manifests/{tag}"));
     // One request checks the version, and two write the tags.
@@ -145,21 +149,21 @@ async fn a_tag_that_is_stated_twice_is_checked_once() {
 }
 
 #[tokio::test]
-async fn a_deferred_request_is_repeated() {
+async fn a_request_with_retry_after_is_retried() {
     let (machine, registry) = (Machine::new(), Registry::start().await);
-    machine.package("one", "@a/one", "1.0.0", "");
+    machine.write_package("one", "@a/one", "1.0.0", "");
     let source = registry.address("a/one");
     let dependency = format!("{{name: \"@a/one\", version: \"*\", source: \"{source}\"}}");
-    machine.package("app", "app", "0.1.0", &dependency);
+    machine.write_package("app", "app", "0.1.0", &dependency);
     let defer = |parts: &[&'static str]| {
-        let refusals = parts.iter().flat_map(|part| {
+        let failures = parts.iter().flat_map(|part| {
             [
                 (*part, StatusCode::TOO_MANY_REQUESTS),
                 (*part, StatusCode::SERVICE_UNAVAILABLE),
             ]
         });
-        let refusals = refusals.collect();
-        registry.change(|shelf| shelf.refusals = refusals);
+        let failures = failures.collect();
+        registry.update(|state| state.failures = failures);
     };
     defer(&["/manifests/1.0.0", "/blobs/uploads/", "/manifests/latest"]);
     publish(&machine, "one", &registry, "a/one").await.unwrap();
@@ -168,54 +172,54 @@ async fn a_deferred_request_is_repeated() {
         .install("app", &InstallOptions::default())
         .await
         .unwrap();
-    assert_eq!(registry.shelf.lock().unwrap().refusals, []);
+    assert_eq!(registry.state.lock().unwrap().failures, []);
 }
 
 #[tokio::test]
-async fn a_registry_that_delivers_something_else_is_found_out() {
+async fn changed_registry_contents_fail_the_integrity_check() {
     let (machine, registry) = published("=1.4.0").await;
     machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap();
-    let fresh = || {
+    let remove_installed_files = || {
         std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
         std::fs::remove_dir_all(machine.path("state")).unwrap();
     };
-    fresh();
+    remove_installed_files();
     // Replace the manifest of the digest.
-    let known = registry.shelf.lock().unwrap().manifests.clone();
-    registry.change(|shelf| {
-        let other = shelf.manifests["a/one:2.0.0"].clone();
-        shelf
+    let original_manifests = registry.state.lock().unwrap().manifests.clone();
+    registry.update(|state| {
+        let other = state.manifests["a/one:2.0.0"].clone();
+        state
             .manifests
             .iter_mut()
             .for_each(|(_, manifest)| manifest.clone_from(&other));
     });
-    let refused = machine
+    let error = machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
-    assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
+    assert_eq!(error.code, Code::PACKAGE_INTEGRITY);
     // Replace the archive.
-    registry.change(|shelf| {
-        shelf.manifests = known;
-        shelf
+    registry.update(|state| {
+        state.manifests = original_manifests;
+        state
             .blobs
             .values_mut()
             .filter(|blob| blob.len() > 2)
             .for_each(|blob| *blob.last_mut().unwrap() ^= 1);
     });
-    let refused = machine
+    let error = machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
-    assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
-    assert_eq!(machine.problems("app"), ["E_PACKAGE_NOT_INSTALLED"]);
+    assert_eq!(error.code, Code::PACKAGE_INTEGRITY);
+    assert_eq!(machine.error_codes("app"), ["E_PACKAGE_NOT_INSTALLED"]);
 }
 
 #[tokio::test]
-async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
+async fn a_moved_tag_does_not_change_a_locked_installation() {
     let (machine, registry) = published("^1.0.0").await;
     machine
         .install("app", &InstallOptions::default())
@@ -223,9 +227,9 @@ async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
         .unwrap();
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
     std::fs::remove_dir_all(machine.path("state")).unwrap();
-    registry.change(|shelf| {
-        let other = shelf.manifests["a/one:2.0.0"].clone();
-        shelf.manifests.insert("a/one:1.4.0".into(), other);
+    registry.update(|state| {
+        let other = state.manifests["a/one:2.0.0"].clone();
+        state.manifests.insert("a/one:1.4.0".into(), other);
     });
     machine
         .install(
@@ -244,25 +248,25 @@ async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_asks_is_told_to_that_registry_alone() {
+async fn credentials_are_not_sent_to_a_redirect_target() {
     let (mut machine, registry) = published("^1.0.0").await;
     // Base64 of `me:secret`.
-    registry.change(|shelf| shelf.wants = Some("Basic bWU6c2VjcmV0"));
-    let refused = machine
+    registry.update(|state| state.required_credentials = Some("Basic bWU6c2VjcmV0"));
+    let error = machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
-    assert_eq!(refused.code, Code::PACKAGE_AUTH);
-    assert!(refused.suggestion.unwrap().contains("docker login"));
+    assert_eq!(error.code, Code::PACKAGE_AUTH);
+    assert!(error.suggestion.unwrap().contains("docker login"));
     let host = registry.host.clone();
     let auth = format!("{host}=me:secret");
     machine.credentials =
         RegistryCredentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
-    // Archives are on another host, which gets no credentials.
+    // Archives are on another host, which must not receive credentials.
     let mirror = Registry::start().await;
-    registry.change(|shelf| {
-        mirror.change(|there| there.blobs = shelf.blobs.clone());
-        shelf.redirect = Some(format!(
+    registry.update(|state| {
+        mirror.update(|mirror_state| mirror_state.blobs = state.blobs.clone());
+        state.redirect = Some(format!(
             "http://localhost:{}",
             mirror.host.split(':').nth(1).unwrap()
         ));
@@ -271,16 +275,17 @@ async fn who_asks_is_told_to_that_registry_alone() {
         .install("app", &InstallOptions::default())
         .await
         .unwrap();
-    let seen = std::mem::take(&mut mirror.shelf.lock().unwrap().seen);
+    let requests = std::mem::take(&mut mirror.state.lock().unwrap().requests);
     assert!(
-        !seen.is_empty() && seen.iter().all(|(_, who)| who.is_none()),
-        "{seen:?}"
+        !requests.is_empty()
+            && requests
+                .iter()
+                .all(|(_, authorization)| authorization.is_none()),
+        "{requests:?}"
     );
-    let seen = std::mem::take(&mut registry.shelf.lock().unwrap().seen);
-    assert!(
-        seen.iter()
-            .any(|(path, who)| path == "/token" && who.as_deref() == Some("Basic bWU6c2VjcmV0"))
-    );
+    let requests = std::mem::take(&mut registry.state.lock().unwrap().requests);
+    assert!(requests.iter().any(|(path, authorization)| path == "/token"
+        && authorization.as_deref() == Some("Basic bWU6c2VjcmV0")));
     machine.credentials = RegistryCredentials::find(&|name| {
         (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong"))
     });
@@ -297,32 +302,32 @@ async fn who_asks_is_told_to_that_registry_alone() {
 }
 
 #[tokio::test]
-async fn an_image_is_no_package() {
+async fn a_container_image_is_not_a_package() {
     let (machine, registry) = published("^1.0.0").await;
-    registry.change(|shelf| {
-        let text = String::from_utf8(shelf.manifests["a/one:1.4.0"].clone()).unwrap();
+    registry.update(|state| {
+        let text = String::from_utf8(state.manifests["a/one:1.4.0"].clone()).unwrap();
         let image = text.replace("goondan.package", "somebody.else");
-        shelf
+        state
             .manifests
             .insert("a/one:1.4.0".into(), image.into_bytes());
     });
-    let refused = machine
+    let error = machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert!(
-        refused.code == Code::PACKAGE_SOURCE && refused.message.contains("not a package"),
-        "{refused:?}"
+        error.code == Code::PACKAGE_SOURCE && error.message.contains("not a package"),
+        "{error:?}"
     );
 }
 
 #[tokio::test]
-async fn a_published_swarm_is_unpacked_once_and_may_not_change() {
+async fn a_package_checkout_is_reused_and_verified() {
     let (machine, registry) = published("*").await;
     let run = async || {
         checkout(
             &registry.address("a/one:1.0.0"),
-            &machine.reach("app"),
+            &machine.fetch_settings("app"),
             &machine.cache(),
         )
         .await
@@ -331,7 +336,7 @@ async fn a_published_swarm_is_unpacked_once_and_may_not_change() {
     assert_eq!(run().await.unwrap(), first);
     let newest = checkout(
         &registry.address("a/one"),
-        &machine.reach("app"),
+        &machine.fetch_settings("app"),
         &machine.cache(),
     )
     .await

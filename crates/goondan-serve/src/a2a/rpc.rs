@@ -423,18 +423,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_may_have_the_names_of_the_definition() {
-        let given = json!({
+    fn snake_case_field_names_are_renamed_outside_user_data() {
+        let fields = json!({
             "context_id": "c", "page_size": 1, "pageSize": 2, "x": [{"return_immediately": true}],
             "metadata": {"my_key": 1}, "parts": [{"media_type": "a/b", "data": {"my_key": 1}}],
         });
-        let Value::Object(given) = given else {
+        let Value::Object(fields) = fields else {
             unreachable!()
         };
-        let wanted = json!({
+        let expected = json!({
             "contextId": "c", "page_size": 1, "pageSize": 2, "x": [{"returnImmediately": true}],
             "metadata": {"my_key": 1}, "parts": [{"mediaType": "a/b", "data": {"my_key": 1}}],
         });
-        assert_eq!(Value::Object(rename_fields(given)), wanted);
+        assert_eq!(Value::Object(rename_fields(fields)), expected);
     }
 }

@@ -328,7 +328,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_task_is_found_by_its_id(agent: String, id: String, context: Option<String>) {
+        fn a_task_id_is_read_only_for_its_agent(agent: String, id: String, context: Option<String>) {
             let task = TaskId::for_message(&agent, &incoming(&id, context.as_deref(), "hi"));
             prop_assert!(task.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
             prop_assert_eq!(TaskId::read(&task.id, &agent), Some(task.clone()));
@@ -336,14 +336,14 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_id_is_told(text: String) {
+        fn invalid_task_ids_are_rejected(text: String) {
             prop_assert_eq!(TaskId::read(&text, "a"), None);
             prop_assert_eq!(TaskId::read(&format!("{TASK_ID_PREFIX}{text}"), "a"), None);
         }
     }
 
     #[test]
-    fn the_same_message_is_the_same_task_and_another_one_is_not() {
+    fn task_ids_depend_on_message_id_context_and_text() {
         let of = |id, context, text| TaskId::for_message("a", &incoming(id, context, text));
         assert_eq!(of("1", None, "x"), of("1", None, "x"));
         assert_eq!(of("1", Some("c"), "x").context_id(), "c");

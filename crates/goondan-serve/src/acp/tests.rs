@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, Read
 
 use super::*;
 
-/// More pieces than the buffer of the test keeps.
+/// Number of text deltas; exceeds the gateway buffer of the test.
 const PIECES: usize = 400;
 
 fn project(text: &str) -> String {
@@ -34,11 +34,11 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}
     )
 }
 
-/// Starts a swarm whose gateway keeps one event.
-async fn serving(text: &str, folder: &Path) -> (Service, crate::ServiceGuard) {
-    std::fs::write(folder.join("goondan.yaml"), project(text)).unwrap();
-    let builder = Swarm::builder(goondan::load(folder).bundle.unwrap())
-        .state_root(folder)
+/// Starts a swarm whose gateway buffers one event.
+async fn start_service(text: &str, directory: &Path) -> (Service, crate::ServiceGuard) {
+    std::fs::write(directory.join("goondan.yaml"), project(text)).unwrap();
+    let builder = Swarm::builder(goondan::load(directory).bundle.unwrap())
+        .state_root(directory)
         .environment(Environment::default());
     let (swarm, broker) = (builder.start().await.unwrap(), ApprovalBroker::default());
     Service::begin_with(swarm, broker, String::new(), |swarm, broker| {
@@ -46,17 +46,18 @@ async fn serving(text: &str, folder: &Path) -> (Service, crate::ServiceGuard) {
     })
 }
 
-/// An editor at the other end of a pipe.
+/// An ACP client that is connected by an in-memory pipe.
 struct TestEditor {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
-    /// Id and text of the message that the editor shows last.
+    /// Id and text of the latest message.
     message: (Value, String),
+    /// Number of received text deltas.
     pieces: usize,
 }
 
 impl TestEditor {
-    /// Sends a request and reads up to its response.
+    /// Sends a request, reads up to its response, and returns the result.
     async fn request(&mut self, id: u64, method: &str, params: Value) -> Value {
         let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let line = format!("{line}\n");
@@ -81,10 +82,10 @@ impl TestEditor {
 }
 
 #[tokio::test]
-async fn an_editor_that_misses_events_gets_the_whole_answer() {
-    let said = "abcdefghij".repeat(PIECES / 10);
-    let folder = tempfile::tempdir().unwrap();
-    let (service, _serving) = serving(&said, folder.path()).await;
+async fn a_lagging_editor_receives_the_whole_answer() {
+    let answer = "abcdefghij".repeat(PIECES / 10);
+    let directory = tempfile::tempdir().unwrap();
+    let (service, _guard) = start_service(&answer, directory.path()).await;
     let (editor, agent) = tokio::io::duplex(64 * 1024);
     let (input, output) = tokio::io::split(agent);
     let (read, write) = tokio::io::split(editor);
@@ -94,22 +95,22 @@ async fn an_editor_that_misses_events_gets_the_whole_answer() {
         message: (Value::Null, String::new()),
         pieces: 0,
     };
-    let talk = async {
+    let session_test = async {
         let version = json!({"protocolVersion": 1});
         editor.request(0, "initialize", version).await;
-        let session = json!({"cwd": folder.path(), "mcpServers": []});
+        let session = json!({"cwd": directory.path(), "mcpServers": []});
         let session = editor.request(1, "session/new", session).await;
         let text = json!([{"type": "text", "text": "go"}]);
         let prompt = json!({"sessionId": session["sessionId"], "prompt": text});
         let ended = editor.request(2, "session/prompt", prompt).await;
         assert_eq!(ended["stopReason"], "end_turn");
-        assert_eq!(editor.message.1, said);
+        assert_eq!(editor.message.1, answer);
         let pieces = editor.pieces;
-        assert!(pieces < PIECES, "nothing was missed: {pieces}");
+        assert!(pieces < PIECES, "no event was missed: {pieces} deltas");
     };
     tokio::select! {
-        ended = serve(&service, None, input, output) => panic!("the editor is there: {ended:?}"),
-        () = talk => {}
-        () = tokio::time::sleep(std::time::Duration::from_secs(60)) => panic!("it took a minute"),
+        ended = serve(&service, None, input, output) => panic!("the server ended early: {ended:?}"),
+        () = session_test => {}
+        () = tokio::time::sleep(std::time::Duration::from_secs(60)) => panic!("the test timed out"),
     }
 }

@@ -269,16 +269,16 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_with_what_it_is_about() {
+    fn a_tool_call_update_has_title_kind_and_locations() {
         let arguments = json!({"limit": 3, "path": "a/b.txt"});
-        let told = call("file-system__read", &arguments);
-        assert_eq!(told["title"], "file-system read: a/b.txt");
+        let update = call("file-system__read", &arguments);
+        assert_eq!(update["title"], "file-system read: a/b.txt");
         assert_eq!(
-            (&told["kind"], &told["status"]),
+            (&update["kind"], &update["status"]),
             (&json!("read"), &json!("in_progress"))
         );
-        assert_eq!(told["locations"], json!([{"path": "/w/a/b.txt"}]));
-        assert_eq!(told["rawInput"], arguments);
+        assert_eq!(update["locations"], json!([{"path": "/w/a/b.txt"}]));
+        assert_eq!(update["rawInput"], arguments);
         assert_eq!(call("todo__read", &Value::Null)["title"], "todo read");
         let long = json!({"command": format!("\n  {}\nmore", "x".repeat(MAX_TITLE_CHARS + 1))});
         assert_eq!(
@@ -288,18 +288,18 @@ mod tests {
     }
 
     #[test]
-    fn a_task_list_is_a_plan() {
+    fn a_todo_list_becomes_a_plan_without_cancelled_entries() {
         let metadata = json!({"todos": [
             {"content": "a", "status": "completed"}, {"content": "b", "status": "cancelled"},
             {"content": "c", "status": "pending"},
         ]});
         let plan = json!(plan(metadata.as_object().unwrap()));
-        let seen: Vec<_> = plan["entries"]
+        let statuses: Vec<_> = plan["entries"]
             .as_array()
             .unwrap()
             .iter()
             .map(|entry| &entry["status"])
             .collect();
-        assert_eq!(seen, ["completed", "pending"]);
+        assert_eq!(statuses, ["completed", "pending"]);
     }
 }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_messages_of_the_user_are_new() {
+    fn trailing_user_messages_are_the_new_input() {
         let user = |text: &str| json!({"id": text, "role": "user", "content": text});
         let system = json!({"id": "s", "role": "system", "content": "be kind"});
         let call = json!({"id": "c", "role": "assistant", "toolCalls": []});
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_with_their_bytes() {
+    fn files_need_inline_data() {
         let with = |part: Value| {
             thread_messages(
                 json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]),
@@ -264,19 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn only_a_yes_is_a_yes() {
-        let meaning = |status: &str, payload: Value| {
+    fn only_explicit_resume_payloads_approve() {
+        let answer = |status: &str, payload: Value| {
             let body = json!({"interruptId": "i", "status": status, "payload": payload});
             serde_json::from_value::<ResumeBody>(body)
                 .unwrap()
                 .to_approval_answer()
         };
-        for yes in [
+        for payload in [
             json!({"approved": true}),
             json!({"answer": "once"}),
             json!({"approved": true, "editedArgs": {}}),
         ] {
-            assert_eq!(meaning("resolved", yes), ApprovalAnswer::ONCE);
+            assert_eq!(answer("resolved", payload), ApprovalAnswer::ONCE);
         }
         for (status, payload) in [
             ("cancelled", json!({"approved": true})),
@@ -285,7 +285,7 @@ mod tests {
             ("resolved", json!({"answer": "yes"})),
             ("resolved", Value::Null),
         ] {
-            assert_eq!(meaning(status, payload), ApprovalAnswer::Deny);
+            assert_eq!(answer(status, payload), ApprovalAnswer::Deny);
         }
     }
 }

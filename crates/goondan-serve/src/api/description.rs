@@ -67,14 +67,14 @@ mod tests {
     use crate::api::ApiDocument;
 
     #[test]
-    fn the_text_is_generated_once() {
+    fn the_openapi_text_is_generated_once() {
         let description = ApiDescription::new(ApiDocument::openapi(), false, "1.0.0");
         let first = description.content().text.as_ptr();
         assert_eq!(description.content().text.as_ptr(), first);
     }
 
     #[test]
-    fn a_client_that_has_the_document_gets_no_text() {
+    fn a_matching_etag_returns_not_modified() {
         let description = ApiDescription::new(ApiDocument::openapi(), false, "1.0.0");
         let response = description.response(&HeaderMap::new());
         assert_eq!(response.status(), StatusCode::OK);

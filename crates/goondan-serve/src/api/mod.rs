@@ -239,7 +239,7 @@ mod tests {
     use super::openapi_document::complete_document;
     use super::*;
 
-    /// Adds all values of `$ref` in the document.
+    /// Collects all `$ref` values of the document.
     fn add_references(value: &Value, references: &mut BTreeSet<String>) {
         match value {
             Value::Object(fields) => {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_of_the_document_has_a_target() {
+    fn every_ref_in_the_openapi_document_resolves() {
         let (_, document) = documented_routes(Some(StudioPorts::default())).split_for_parts();
         let document = complete_document(document, true, "1.0.0");
         let mut references = BTreeSet::new();

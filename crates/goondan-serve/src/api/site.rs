@@ -179,19 +179,19 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn no_link_leads_out_of_a_site() {
+    fn links_cannot_leave_the_site_directory() {
         use std::fs;
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let (site, outside) = (base.join("site"), base.join("outside"));
-        for folder in [
+        for directory in [
             &site.join("sub"),
             &site.join(".private"),
             &site.join("out"),
             &outside,
         ] {
-            fs::create_dir_all(folder).unwrap();
+            fs::create_dir_all(directory).unwrap();
         }
         for file in [
             site.join("index.html"),
@@ -212,7 +212,7 @@ mod tests {
         ] {
             symlink(target, site.join(link)).unwrap();
         }
-        for fine in [
+        for allowed in [
             "/",
             "",
             "/index.html",
@@ -221,9 +221,9 @@ mod tests {
             "/inside/a%20b",
             "/sub",
         ] {
-            assert!(find(&site, fine).is_some(), "{fine}");
+            assert!(find(&site, allowed).is_some(), "{allowed}");
         }
-        for wrong in [
+        for refused in [
             "/leak",
             "/folder/secret",
             "/chain",
@@ -236,7 +236,7 @@ mod tests {
             "/sub\\..\\..\\outside",
             "/missing",
         ] {
-            assert!(find(&site, wrong).is_none(), "{wrong}");
+            assert!(find(&site, refused).is_none(), "{refused}");
         }
         fs::write(base.join(".env"), "KEY=1").unwrap();
         fs::write(base.join(".netrc"), "password").unwrap();
@@ -252,8 +252,8 @@ mod tests {
             fs::hard_link(target, site.join(name)).unwrap();
         }
         assert!(find(&site, "/sub/page").is_some());
-        for wrong in ["/keys", "/login", "/package", "/hidden", "/other"] {
-            assert!(find(&site, wrong).is_none(), "{wrong}");
+        for refused in ["/keys", "/login", "/package", "/hidden", "/other"] {
+            assert!(find(&site, refused).is_none(), "{refused}");
         }
         fs::rename(&site, base.join("moved")).unwrap();
         symlink("outside", &site).unwrap();

@@ -1,4 +1,4 @@
-//! A stream with a client that falls behind.
+//! An event stream with a slow client.
 
 use std::collections::BTreeSet;
 
@@ -27,19 +27,19 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 ";
 
-/// More than the hub of the test keeps and a stream sends ahead.
+/// Number of turns; exceeds the gateway buffer and the read-ahead of a stream.
 const TURNS: usize = 40;
 
 #[tokio::test]
-async fn who_reads_slowly_reads_on_from_the_store() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("goondan.yaml"), PROJECT).unwrap();
-    let bundle = goondan::load(folder.path()).bundle.unwrap();
+async fn a_slow_reader_continues_with_stored_events() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("goondan.yaml"), PROJECT).unwrap();
+    let bundle = goondan::load(directory.path()).bundle.unwrap();
     let builder = Swarm::builder(bundle)
-        .state_root(folder.path())
+        .state_root(directory.path())
         .environment(Environment::default());
     let swarm = builder.start().await.unwrap();
-    let (service, _serving) = Service::begin_with(
+    let (service, _guard) = Service::begin_with(
         swarm.clone(),
         ApprovalBroker::default(),
         String::new(),
@@ -63,9 +63,12 @@ async fn who_reads_slowly_reads_on_from_the_store() {
         let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         ended += text.matches("event: turn.completed").count();
         for id in text.lines().filter_map(|line| line.strip_prefix("id: ")) {
-            assert!(seen.insert(id.parse::<u64>().unwrap()), "{id} came twice");
+            assert!(
+                seen.insert(id.parse::<u64>().unwrap()),
+                "event {id} was sent twice"
+            );
         }
     }
-    // A turn begins and ends, and so does its step; its model has answered.
+    // Events per turn: start and end of the turn and of its step, and the model answer.
     assert_eq!(seen.len(), TURNS * 5);
 }

@@ -130,24 +130,24 @@ mod tests {
 
     use super::*;
 
-    fn told(action: &str, content: Value) -> ApprovalAnswer {
+    fn answer(action: &str, content: Value) -> ApprovalAnswer {
         to_approval_answer(
             &serde_json::from_value(json!({"action": action, "content": content})).unwrap(),
         )
     }
 
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_accepted_allow_answers_approve() {
         let allow = |scope| ApprovalAnswer::Allow {
             scope,
             covers: ApprovalCoverage::Call,
         };
         assert_eq!(
-            told("accept", json!({"answer": "once"})),
+            answer("accept", json!({"answer": "once"})),
             allow(ApprovalDuration::Once)
         );
         assert_eq!(
-            told("accept", json!({"answer": "always"})),
+            answer("accept", json!({"answer": "always"})),
             allow(ApprovalDuration::Always)
         );
         for (action, content) in [
@@ -158,7 +158,7 @@ mod tests {
             ("cancel", json!({})),
         ] {
             assert_eq!(
-                told(action, content.clone()),
+                answer(action, content.clone()),
                 ApprovalAnswer::Deny,
                 "{action} {content}"
             );
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_one_that_the_protocol_knows() {
+    fn the_approval_form_offers_four_choices_and_defaults_to_deny() {
         let form = json!(choice_schema());
         assert_eq!(form["properties"]["answer"]["default"], "deny");
         assert_eq!(

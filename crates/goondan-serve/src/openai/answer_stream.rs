@@ -494,7 +494,7 @@ mod tests {
 
     use super::*;
 
-    fn track() -> Arc<AnswerBroadcast> {
+    fn broadcast() -> Arc<AnswerBroadcast> {
         Arc::new(AnswerBroadcast::new("evt-1"))
     }
 
@@ -511,7 +511,7 @@ mod tests {
         TurnUpdate::Event(Arc::new(SwarmEvent::Runtime(Arc::new(event)).into()))
     }
 
-    fn over(parts: &[&str]) -> TrackEnd {
+    fn ended_with(parts: &[&str]) -> TrackEnd {
         let text = |&part: &&str| StreamedItem::Text(part.to_owned());
         TrackEnd::Over(FinishedAnswer {
             items: parts.iter().map(text).collect(),
@@ -520,12 +520,12 @@ mod tests {
         })
     }
 
-    /// Reads without waiting. Notation: reasoning in angle brackets, `/` for the end of a step,
-    /// `!` for an answer that does not match, `.` for the end.
-    fn read(reader: &mut AnswerSubscriber) -> String {
+    /// Reads all available updates without waiting, and returns them in a short notation: reasoning
+    /// in angle brackets, `/` for the end of a step, `!` for a voided answer, `.` for the end.
+    fn read(subscriber: &mut AnswerSubscriber) -> String {
         let mut seen = String::new();
         loop {
-            match reader.next().now_or_never() {
+            match subscriber.next().now_or_never() {
                 None => return seen,
                 Some(AnswerUpdate::Text { delta, .. }) => seen.push_str(&delta),
                 Some(AnswerUpdate::Reasoning { entry, delta }) => {
@@ -539,18 +539,18 @@ mod tests {
     }
 
     #[test]
-    fn readers_get_what_the_turn_says_and_nothing_else() {
-        let track = track();
-        let mut early = track.read();
+    fn subscribers_receive_only_the_text_of_their_turn() {
+        let broadcast = broadcast();
+        let mut early = broadcast.read();
         for event in [step("turn-1"), text("a"), text("b"), step("turn-2")] {
-            track.take(&event);
+            broadcast.take(&event);
         }
         assert_eq!(read(&mut early), "ab");
-        track.take(&step("turn-1"));
-        track.take(&text("c"));
-        track.end(over(&["ab", "c"]), true);
+        broadcast.take(&step("turn-1"));
+        broadcast.take(&text("c"));
+        broadcast.end(ended_with(&["ab", "c"]), true);
         assert_eq!(
-            (read(&mut early), read(&mut track.read())),
+            (read(&mut early), read(&mut broadcast.read())),
             ("/c/.".to_owned(), "ab/c/.".to_owned())
         );
     }
@@ -561,8 +561,8 @@ mod tests {
 
     #[test]
     fn reasoning_precedes_the_text_of_its_step() {
-        let track = track();
-        let (mut early, mut late) = (track.read(), track.read());
+        let broadcast = broadcast();
+        let (mut early, mut late) = (broadcast.read(), broadcast.read());
         let events = [
             step("turn-1"),
             reasoning("r"),
@@ -576,110 +576,116 @@ mod tests {
         ];
         let mut seen = String::new();
         for event in &events {
-            track.take(event);
+            broadcast.take(event);
             seen += &read(&mut early);
         }
-        track.end(over(&["a", "b"]), true);
+        broadcast.end(ended_with(&["a", "b"]), true);
         seen += &read(&mut early);
         assert_eq!(seen, "<0:r><0:0><1:r1>a/<2:r2>b/.");
         assert_eq!(read(&mut late), "<0:r0><1:r1>a/<2:r2>b/.");
-        let reasoned = |text: &str| StreamedItem::Reasoning(text.to_owned());
-        let said = |text: &str| StreamedItem::Text(text.to_owned());
+        let reasoning_item = |text: &str| StreamedItem::Reasoning(text.to_owned());
+        let text_item = |text: &str| StreamedItem::Text(text.to_owned());
         assert_eq!(
-            track.items(),
+            broadcast.items(),
             [
-                reasoned("r0"),
-                reasoned("r1"),
-                said("a"),
-                reasoned("r2"),
-                said("b")
+                reasoning_item("r0"),
+                reasoning_item("r1"),
+                text_item("a"),
+                reasoning_item("r2"),
+                text_item("b")
             ]
         );
     }
 
     #[test]
-    fn reasoning_of_an_attempt_that_broke_off_stays() {
-        let track = track();
-        let mut reader = track.read();
+    fn reasoning_of_a_failed_attempt_is_kept() {
+        let broadcast = broadcast();
+        let mut subscriber = broadcast.read();
         for event in [
             reasoning("one"),
             TurnUpdate::Restarted,
             reasoning("two"),
             text("a"),
         ] {
-            track.take(&event);
+            broadcast.take(&event);
         }
-        track.end(over(&["a"]), true);
-        assert_eq!(read(&mut reader), "<0:one><1:two>a/.");
+        broadcast.end(ended_with(&["a"]), true);
+        assert_eq!(read(&mut subscriber), "<0:one><1:two>a/.");
     }
 
     #[test]
-    fn what_was_missed_is_added_at_the_end() {
-        for heard in [&[][..], &["on"], &["one"]] {
-            let track = track();
-            let mut reader = track.read();
-            heard.iter().for_each(|heard| track.take(&text(heard)));
-            let before = read(&mut reader);
-            track.end(over(&["one", "two"]), false);
-            assert_eq!(before + &read(&mut reader), "one/two/.");
+    fn missed_text_is_sent_at_the_end() {
+        for received in [&[][..], &["on"], &["one"]] {
+            let broadcast = broadcast();
+            let mut subscriber = broadcast.read();
+            received
+                .iter()
+                .for_each(|received| broadcast.take(&text(received)));
+            let before = read(&mut subscriber);
+            broadcast.end(ended_with(&["one", "two"]), false);
+            assert_eq!(before + &read(&mut subscriber), "one/two/.");
         }
     }
 
     #[test]
-    fn what_does_not_fit_to_what_was_read_is_told() {
-        let track = track();
-        let (mut reader, mut late) = (track.read(), track.read());
-        track.take(&text("two"));
-        assert_eq!(read(&mut reader), "two");
-        track.end(over(&["one", "two"]), false);
-        // A reader that has read nothing gets the answer from the end itself.
+    fn an_answer_that_contradicts_sent_text_is_voided() {
+        let broadcast = broadcast();
+        let (mut subscriber, mut late) = (broadcast.read(), broadcast.read());
+        broadcast.take(&text("two"));
+        assert_eq!(read(&mut subscriber), "two");
+        broadcast.end(ended_with(&["one", "two"]), false);
+        // A subscriber that has read nothing takes the answer from the end update.
         assert_eq!(
-            (read(&mut reader), read(&mut late)),
+            (read(&mut subscriber), read(&mut late)),
             ("!".to_owned(), ".".to_owned())
         );
     }
 
     #[test]
-    fn an_answer_that_begins_again_goes_on_where_it_was() {
-        let track = track();
-        let mut reader = track.read();
-        track.take(&text("one t"));
-        let mut seen = read(&mut reader);
-        track.take(&TurnUpdate::Restarted);
+    fn a_restarted_answer_with_equal_text_continues() {
+        let broadcast = broadcast();
+        let mut subscriber = broadcast.read();
+        broadcast.take(&text("one t"));
+        let mut seen = read(&mut subscriber);
+        broadcast.take(&TurnUpdate::Restarted);
         for delta in ["one", " two", " three"] {
-            track.take(&text(delta));
-            seen += &read(&mut reader);
+            broadcast.take(&text(delta));
+            seen += &read(&mut subscriber);
         }
-        track.end(over(&["one two three"]), true);
-        assert_eq!(seen + &read(&mut reader), "one two three/.");
+        broadcast.end(ended_with(&["one two three"]), true);
+        assert_eq!(seen + &read(&mut subscriber), "one two three/.");
     }
 
     #[test]
-    fn an_answer_that_begins_again_in_other_words_can_not_go_on() {
-        for (again, end) in [(Some("other"), "other"), (Some("on"), "on"), (None, "")] {
-            let track = track();
-            let mut reader = track.read();
-            track.take(&text("one"));
-            assert_eq!(read(&mut reader), "one");
-            track.take(&TurnUpdate::Restarted);
-            again.iter().for_each(|again| track.take(&text(again)));
-            track.end(over(&[end]), true);
-            assert_eq!(read(&mut reader), "!", "{again:?}");
+    fn a_restarted_answer_with_different_text_is_voided() {
+        for (restarted_text, final_text) in
+            [(Some("other"), "other"), (Some("on"), "on"), (None, "")]
+        {
+            let broadcast = broadcast();
+            let mut subscriber = broadcast.read();
+            broadcast.take(&text("one"));
+            assert_eq!(read(&mut subscriber), "one");
+            broadcast.take(&TurnUpdate::Restarted);
+            restarted_text
+                .iter()
+                .for_each(|restarted_text| broadcast.take(&text(restarted_text)));
+            broadcast.end(ended_with(&[final_text]), true);
+            assert_eq!(read(&mut subscriber), "!", "{restarted_text:?}");
         }
     }
 
     #[test]
-    fn a_track_that_nobody_follows_any_more_ends() {
-        let track = track();
-        let mut reader = track.read();
-        track.end_unless_over();
+    fn an_abandoned_broadcast_ends_for_its_subscribers() {
+        let broadcast = broadcast();
+        let mut subscriber = broadcast.read();
+        broadcast.end_unless_over();
         assert!(
-            reader
+            subscriber
                 .wait_until_accepted()
                 .now_or_never()
                 .unwrap()
                 .is_err()
         );
-        assert_eq!(read(&mut reader), ".");
+        assert_eq!(read(&mut subscriber), ".");
     }
 }

@@ -357,7 +357,7 @@ mod tests {
     use super::super::message::ChatEntry;
     use super::*;
 
-    fn memory() -> Arc<ConversationIndex> {
+    fn index() -> Arc<ConversationIndex> {
         Arc::new(ConversationIndex::default())
     }
 
@@ -369,93 +369,93 @@ mod tests {
         HistoryHash::begin("a", None, None).with_message(&ChatEntry::user(text.to_string()))
     }
 
-    fn stand(memory: &Arc<ConversationIndex>, key: impl ToString, text: impl ToString) {
-        memory
+    fn index_conversation(index: &Arc<ConversationIndex>, key: impl ToString, text: impl ToString) {
+        index
             .try_hold(&instance(key))
             .unwrap()
             .set_position(Some(hash(text)));
     }
 
     #[test]
-    fn a_conversation_goes_on_for_one_alone() {
-        let memory = memory();
-        stand(&memory, 1, "x");
-        let hold = memory.take(hash("x")).unwrap();
+    fn a_taken_conversation_is_held_exclusively() {
+        let index = index();
+        index_conversation(&index, 1, "x");
+        let hold = index.take(hash("x")).unwrap();
         assert_eq!(hold.instance, instance(1));
-        assert!(memory.take(hash("x")).is_none());
-        assert!(memory.try_hold(&instance(1)).is_none());
+        assert!(index.take(hash("x")).is_none());
+        assert!(index.try_hold(&instance(1)).is_none());
         hold.set_position(Some(hash("y")));
-        assert!(memory.take(hash("x")).is_none());
-        assert_eq!(memory.take(hash("y")).unwrap().instance, instance(1));
+        assert!(index.take(hash("x")).is_none());
+        assert_eq!(index.take(hash("y")).unwrap().instance, instance(1));
     }
 
     #[test]
-    fn a_conversation_that_was_not_touched_stands_where_it_stood() {
-        let memory = memory();
-        stand(&memory, 1, "x");
-        memory.take(hash("x")).unwrap().keep_position();
-        memory.try_hold(&instance(1)).unwrap().keep_position();
-        memory.take(hash("x")).unwrap().clear_position();
-        assert!(memory.take(hash("x")).is_none());
-        assert_eq!(memory.len(), (0, 0, 0));
+    fn a_released_conversation_keeps_its_position_unless_cleared() {
+        let index = index();
+        index_conversation(&index, 1, "x");
+        index.take(hash("x")).unwrap().keep_position();
+        index.try_hold(&instance(1)).unwrap().keep_position();
+        index.take(hash("x")).unwrap().clear_position();
+        assert!(index.take(hash("x")).is_none());
+        assert_eq!(index.len(), (0, 0, 0));
     }
 
     #[test]
-    fn two_conversations_in_which_the_same_was_said_stay_two() {
-        let memory = memory();
-        stand(&memory, 1, "x");
-        stand(&memory, 2, "x");
-        assert_eq!(memory.len(), (1, 1, 0));
-        let hold = memory.take(hash("x")).unwrap();
+    fn the_newer_of_two_equal_conversations_is_taken() {
+        let index = index();
+        index_conversation(&index, 1, "x");
+        index_conversation(&index, 2, "x");
+        assert_eq!(index.len(), (1, 1, 0));
+        let hold = index.take(hash("x")).unwrap();
         assert_eq!(hold.instance, instance(2));
-        assert!(memory.take(hash("x")).is_none());
-        assert!(memory.try_hold(&instance(1)).is_some());
+        assert!(index.take(hash("x")).is_none());
+        assert!(index.try_hold(&instance(1)).is_some());
     }
 
     #[test]
-    fn no_more_is_kept_than_there_is_room_for() {
-        let memory = memory();
+    fn the_oldest_conversations_are_evicted_at_the_limit() {
+        let index = index();
         for number in 0..MAX_INDEXED_CONVERSATIONS + 5 {
-            stand(&memory, number, number);
+            index_conversation(&index, number, number);
         }
         assert_eq!(
-            memory.len(),
+            index.len(),
             (MAX_INDEXED_CONVERSATIONS, MAX_INDEXED_CONVERSATIONS, 0)
         );
-        assert!(memory.take(hash(4)).is_none());
-        assert!(memory.take(hash(5)).is_some());
+        assert!(index.take(hash(4)).is_none());
+        assert!(index.take(hash(5)).is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_retry_gets_only_an_answer_that_its_client_lost() {
-        let memory = memory();
-        assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
-        let mut delivered = memory.register_attempt([0; 32], "delivered");
+    async fn a_retry_receives_only_a_lost_answer() {
+        let index = index();
+        assert!(index.attempt_again(&[0; 32], 1).await.is_none());
+        let mut delivered = index.register_attempt([0; 32], "delivered");
         delivered.mark_delivered();
         drop(delivered);
-        drop(memory.register_attempt([0; 32], "lost"));
-        let read = memory.register_attempt([0; 32], "read");
-        let again = memory.attempt_again(&[0; 32], 1).await.unwrap();
+        drop(index.register_attempt([0; 32], "lost"));
+        let read = index.register_attempt([0; 32], "read");
+        let again = index.attempt_again(&[0; 32], 1).await.unwrap();
         assert_eq!(again.event_id(), "lost");
-        assert!(memory.attempt_again(&[1; 32], 1).await.is_none());
-        // The connection of `read` breaks while a retry waits.
-        let (later, ()) = tokio::join!(memory.attempt_again(&[0; 32], 1), async {
+        assert!(index.attempt_again(&[1; 32], 1).await.is_none());
+        // The connection of attempt `read` breaks while a retry waits.
+        let (later, ()) = tokio::join!(index.attempt_again(&[0; 32], 1), async {
             tokio::task::yield_now().await;
             drop(read);
         });
         assert_eq!(later.as_ref().unwrap().event_id(), "read");
-        // The client of `delivered` stated no count.
-        assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
-        let mut counted = memory.register_attempt([0; 32], "counted");
+        // The client of attempt `delivered` stated no retry count.
+        assert!(index.attempt_again(&[0; 32], 1).await.is_none());
+        let mut counted = index.register_attempt([0; 32], "counted");
         counted.set_count(0);
         counted.mark_delivered();
         drop(counted);
-        assert!(memory.attempt_again(&[0; 32], 2).await.is_none());
-        let counted = memory.attempt_again(&[0; 32], 1).await.unwrap();
+        assert!(index.attempt_again(&[0; 32], 2).await.is_none());
+        let counted = index.attempt_again(&[0; 32], 1).await.unwrap();
         assert_eq!(counted.event_id(), "counted");
         drop(counted);
         drop((again, later));
         tokio::time::advance(RETRY_WINDOW).await;
-        assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
+        assert!(index.attempt_again(&[0; 32], 1).await.is_none());
     }
 }

@@ -79,23 +79,23 @@ mod tests {
         )
     }
 
-    /// Few letters, so that texts are often the same when they are put together.
-    fn said() -> impl Strategy<Value = ChatEntry> {
+    /// Returns entries from a small alphabet, so that concatenated texts are often equal.
+    fn entry() -> impl Strategy<Value = ChatEntry> {
         let role = prop_oneof![Just(MessageRole::User), Just(MessageRole::Assistant)];
         (role, "[ab ]{0,3}", proptest::collection::vec(file(), 0..2))
             .prop_map(|(role, text, files)| ChatEntry { role, text, files })
     }
 
-    /// Returns the part of a message that the hash covers.
-    fn hashed(said: &ChatEntry) -> ChatEntry {
-        let text = if said.role == MessageRole::Assistant {
-            said.text.trim()
+    /// Returns the part of an entry that the hash covers.
+    fn hashed(entry: &ChatEntry) -> ChatEntry {
+        let text = if entry.role == MessageRole::Assistant {
+            entry.text.trim()
         } else {
-            &said.text
+            &entry.text
         };
         ChatEntry {
             text: text.to_owned(),
-            ..said.clone()
+            ..entry.clone()
         }
     }
 
@@ -106,15 +106,15 @@ mod tests {
             "[ab]{1,2}",
             some(),
             some(),
-            proptest::collection::vec(said(), 0..4),
+            proptest::collection::vec(entry(), 0..4),
         )
     }
 
     proptest! {
         #[test]
-        fn the_same_hash_is_the_same_conversation(one in conversation(), other in conversation()) {
-            let hash = |(agent, instructions, user, said): &(String, Option<String>, Option<String>, Vec<ChatEntry>)| {
-                HistoryHash::begin(agent, instructions.as_deref(), user.as_deref()).and_all(said)
+        fn hashes_are_equal_only_for_equal_conversations(one in conversation(), other in conversation()) {
+            let hash = |(agent, instructions, user, entries): &(String, Option<String>, Option<String>, Vec<ChatEntry>)| {
+                HistoryHash::begin(agent, instructions.as_deref(), user.as_deref()).and_all(entries)
             };
             let same = |list: &[ChatEntry]| list.iter().map(hashed).collect::<Vec<_>>();
             let is_same = (&one.0, &one.1, &one.2) == (&other.0, &other.1, &other.2) && same(&one.3) == same(&other.3);
@@ -122,10 +122,10 @@ mod tests {
         }
 
         #[test]
-        fn messages_may_come_one_by_one(said in proptest::collection::vec(said(), 0..6), cut in 0_usize..6) {
+        fn hashing_in_parts_equals_hashing_at_once(entries in proptest::collection::vec(entry(), 0..6), cut in 0_usize..6) {
             let begin = HistoryHash::begin("a", None, None);
-            let (head, tail) = said.split_at(cut.min(said.len()));
-            prop_assert_eq!(begin.and_all(head).and_all(tail), begin.and_all(&said));
+            let (head, tail) = entries.split_at(cut.min(entries.len()));
+            prop_assert_eq!(begin.and_all(head).and_all(tail), begin.and_all(&entries));
         }
     }
 }

@@ -395,8 +395,8 @@ mod tests {
     }
 
     #[test]
-    fn a_talk_has_instructions_a_past_and_something_new() {
-        let talk = read(json!([
+    fn messages_are_split_into_instructions_history_and_input() {
+        let input = read(json!([
             {"role": "system", "content": "Be kind."},
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]},
@@ -405,16 +405,16 @@ mod tests {
             {"role": "user", "content": [{"type": "text", "text": "now?"}]},
         ]))
         .unwrap();
-        assert_eq!(talk.instructions.as_deref(), Some("Be kind.\n\nBe brief."));
+        assert_eq!(input.instructions.as_deref(), Some("Be kind.\n\nBe brief."));
         assert_eq!(
-            talk.before,
+            input.before,
             [ChatEntry::user("hi"), ChatEntry::assistant("hello")]
         );
-        assert_eq!(talk.input(), ("and\n\nnow?".to_owned(), Vec::new()));
+        assert_eq!(input.input(), ("and\n\nnow?".to_owned(), Vec::new()));
     }
 
     #[test]
-    fn items_of_responses_are_the_same_messages() {
+    fn responses_items_are_read_like_chat_messages() {
         let items = json!([
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
             {"type": "reasoning", "summary": []},
@@ -430,14 +430,14 @@ mod tests {
     }
 
     #[test]
-    fn images_and_files_come_as_data() {
-        let talk = read(json!([{"role": "user", "content": [
+    fn images_and_files_are_read_from_data_urls() {
+        let input = read(json!([{"role": "user", "content": [
             {"type": "text", "text": "What is that?"},
             {"type": "image_url", "image_url": {"url": "data:image/PNG;base64,AAAA", "detail": "low"}},
             {"type": "file", "file": {"file_data": "data:application/pdf;base64,BBBB", "filename": "a.pdf"}},
         ]}]))
         .unwrap();
-        let (text, files) = talk.input();
+        let (text, files) = input.input();
         let files: Vec<_> = files
             .iter()
             .map(|file| (&*file.media_type, &*file.data, file.name.as_deref()))
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_taken_is_refused_where_it_stands() {
+    fn unsupported_content_is_rejected_with_its_location() {
         let image = |url: &str| json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]);
         for url in [
             "https://example.org/a.png",
@@ -492,24 +492,24 @@ mod tests {
             param(json!([{"role": "user", "content": [{"type": "input_audio"}]}])),
             "messages[0].content[0]"
         );
-        for nothing in [
+        for messages in [
             json!([]),
             json!([{"role": "user", "content": ""}]),
             json!([{"role": "system", "content": "a"}]),
             json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]),
         ] {
-            assert_eq!(param(nothing), "messages");
+            assert_eq!(param(messages), "messages");
         }
     }
 
     #[test]
-    fn a_message_of_a_conversation_goes_there_and_back() {
+    fn chat_entries_survive_conversion_to_messages_and_back() {
         let file = Attachment {
             media_type: "image/png".to_owned(),
             data: "AAAA".to_owned(),
             name: None,
         };
-        for said in [
+        for entry in [
             ChatEntry::user("hi"),
             ChatEntry::assistant("hello"),
             ChatEntry {
@@ -521,7 +521,10 @@ mod tests {
                 ..ChatEntry::user("")
             },
         ] {
-            assert_eq!(ChatEntry::from_message(&said.to_message_data()), Some(said));
+            assert_eq!(
+                ChatEntry::from_message(&entry.to_message_data()),
+                Some(entry)
+            );
         }
         assert_eq!(
             ChatEntry::from_message(&MessageData {

@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_goes_there_and_back(event_id: String, agent: String, key: String) {
+        fn a_response_id_survives_encoding_and_decoding(event_id: String, agent: String, key: String) {
             let id = ResponseId { event_id, instance: InstanceId::new(agent, key) };
             let text = id.encode();
             prop_assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
@@ -54,7 +54,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_id_is_told(text: String) {
+        fn invalid_response_ids_are_rejected(text: String) {
             prop_assert_eq!(ResponseId::decode(&text), None);
             prop_assert_eq!(ResponseId::decode(&format!("resp_{text}")), None);
         }

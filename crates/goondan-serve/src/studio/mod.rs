@@ -262,38 +262,38 @@ mod tests {
 
     use super::*;
 
-    fn names(folder: &Path, before: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(folder)
+    fn names(directory: &Path, prefix: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap());
-        let below = entries.flat_map(|entry| {
-            let name = format!("{before}{}", entry.file_name().to_string_lossy());
+        let names_below = entries.flat_map(|entry| {
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             if entry.path().is_dir() {
                 names(&entry.path(), &format!("{name}/"))
             } else {
                 vec![name]
             }
         });
-        below.collect()
+        names_below.collect()
     }
 
     #[test]
-    fn every_file_of_the_page_is_delivered() {
-        let mut there = names(
+    fn every_page_file_is_served() {
+        let mut existing = names(
             &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/studio/page"),
             "",
         );
-        let mut delivered: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
-        there.sort();
-        delivered.sort();
-        assert_eq!(delivered, there);
+        let mut served: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
+        existing.sort();
+        served.sort();
+        assert_eq!(served, existing);
     }
 
     /// Model and tool output is treated as plain text, and the page connects to no other host.
     #[test]
-    fn the_page_makes_no_markup_of_text_and_names_no_other_host() {
+    fn page_files_use_no_html_injection_and_no_other_host() {
         for (name, _, text) in FILES {
-            for wrong in [
+            for forbidden in [
                 "innerHTML",
                 "outerHTML =",
                 "insertAdjacentHTML",
@@ -306,17 +306,20 @@ mod tests {
                 " onclick=",
                 " style=",
             ] {
-                assert!(!text.contains(wrong), "{name} holds {wrong}");
+                assert!(!text.contains(forbidden), "{name} contains {forbidden}");
             }
-            let others = text.matches("http://").count()
+            let other_hosts = text.matches("http://").count()
                 - text.matches("http://www.w3.org/2000/svg").count();
-            assert_eq!(others, 0, "{name} names another host");
+            assert_eq!(
+                other_hosts, 0,
+                "{name} contains the address of another host"
+            );
         }
     }
 
     /// Without this, the browser would discover the scripts one import after the other.
     #[test]
-    fn the_page_names_all_scripts_for_preloading() {
+    fn the_page_preloads_all_scripts() {
         let page = include_str!("page/index.html");
         let scripts = FILES.iter().filter(|(_, media, _)| *media == SCRIPT);
         for (name, ..) in scripts {
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stay_short() {
+    fn page_files_have_at_most_500_lines() {
         for (name, _, text) in FILES {
             assert!(text.lines().count() <= 500, "{name}");
         }

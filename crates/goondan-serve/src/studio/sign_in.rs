@@ -93,10 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_works_once() {
+    fn a_sign_in_code_works_once() {
         let sign_ins = SignIns::default();
         let code = sign_ins.code();
-        assert!(!sign_ins.has_session(code.expose()), "a code is no session");
+        assert!(
+            !sign_ins.has_session(code.expose()),
+            "a code is not a session token"
+        );
         let session = sign_ins.begin(code.expose()).unwrap();
         assert!(sign_ins.has_session(session.expose()));
         assert_eq!(sign_ins.begin(code.expose()), None);
@@ -109,26 +112,30 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_goes() {
+    fn old_codes_and_sessions_are_discarded() {
         let sign_ins = SignIns::default();
-        let (old, codes) = (
+        let (oldest, codes) = (
             sign_ins.code(),
             (0..MAX_OPEN_CODES)
                 .map(|_| sign_ins.code())
                 .collect::<Vec<_>>(),
         );
-        assert_eq!(sign_ins.begin(old.expose()), None);
+        assert_eq!(sign_ins.begin(oldest.expose()), None);
         let first = sign_ins.begin(codes[0].expose()).unwrap();
         for _ in 0..MAX_SESSIONS {
             let code = sign_ins.code();
             sign_ins.begin(code.expose()).unwrap();
         }
         assert!(!sign_ins.has_session(first.expose()));
-        let late = ServerToken::random();
+        let expired = ServerToken::random();
         sign_ins
             .lock_state()
             .codes
-            .push_back((late.clone(), Instant::now()));
-        assert_eq!(sign_ins.begin(late.expose()), None, "its time is over");
+            .push_back((expired.clone(), Instant::now()));
+        assert_eq!(
+            sign_ins.begin(expired.expose()),
+            None,
+            "the code has expired"
+        );
     }
 }

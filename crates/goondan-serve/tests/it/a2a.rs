@@ -1,15 +1,15 @@
-//! The A2A door. What the official clients make of it is tested by `ci/a2a`.
+//! The A2A endpoint. `ci/a2a` tests it with the official clients.
 
 use goondan_serve::ServerLimits;
 use goondan_serve::client::{ClientError, LocalClient, ServerEvents};
 use serde_json::{Value, json};
 
-use crate::support::{Running, within};
+use crate::support::{TestServer, with_timeout};
 
-/// A request in 1.0: its result, or its error.
-async fn ask(running: &Running, method: &str, params: Value) -> Result<Value, Value> {
+/// Sends a JSON-RPC request of protocol version 1.0. Returns its result or its error.
+async fn call(server: &TestServer, method: &str, params: Value) -> Result<Value, Value> {
     let request = json!({"jsonrpc": "2.0", "id": "r", "method": method, "params": params});
-    let mut response: Value = within(running.client.post("/a2a/a", &request))
+    let mut response: Value = with_timeout(server.client.post("/a2a/a", &request))
         .await
         .unwrap();
     assert_eq!(
@@ -27,25 +27,25 @@ fn message(id: &str, text: &str) -> Value {
     json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]})
 }
 
-async fn send(running: &Running, message: Value) -> Result<Value, Value> {
-    ask(running, "SendMessage", json!({"message": message}))
+async fn send(server: &TestServer, message: Value) -> Result<Value, Value> {
+    call(server, "SendMessage", json!({"message": message}))
         .await
         .map(|mut result| result["task"].take())
 }
 
-async fn begin(running: &Running, message: Value) -> Value {
+async fn begin(server: &TestServer, message: Value) -> Value {
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
-    ask(running, "SendMessage", params).await.unwrap()["task"].take()
+    call(server, "SendMessage", params).await.unwrap()["task"].take()
 }
 
-async fn stream(running: &Running, method: &str, params: Value) -> ServerEvents {
+async fn stream(server: &TestServer, method: &str, params: Value) -> ServerEvents {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    running.client.follow("/a2a/a", &request).await.unwrap()
+    server.client.follow("/a2a/a", &request).await.unwrap()
 }
 
-/// The next piece of a stream; `None` at its end.
+/// Returns the next event of a stream; `None` at its end.
 async fn piece(events: &mut ServerEvents) -> Option<Value> {
-    let event = within(events.next()).await.unwrap()?;
+    let event = with_timeout(events.next()).await.unwrap()?;
     let mut response: Value = serde_json::from_str(&event.data).unwrap();
     Some(response["result"].take())
 }
@@ -58,7 +58,7 @@ async fn pieces(mut events: ServerEvents) -> Vec<Value> {
     all
 }
 
-/// The states that a stream tells of.
+/// Returns the task states in a stream.
 fn states(pieces: &[Value]) -> Vec<&str> {
     pieces
         .iter()
@@ -74,7 +74,7 @@ fn answer(task: &Value) -> &Value {
     &task["artifacts"][0]["parts"][0]["text"]
 }
 
-/// The code of an error, and the reason that it states.
+/// Returns the code and the reason of an error.
 fn refused(result: Result<Value, Value>) -> (i64, String) {
     let error = result.unwrap_err();
     (
@@ -84,40 +84,40 @@ fn refused(result: Result<Value, Value>) -> (i64, String) {
 }
 
 #[tokio::test]
-async fn a_message_that_is_sent_again_finds_its_task_also_after_a_restart() {
+async fn a_repeated_message_finds_its_task_after_a_restart() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let task = send(&running, message("m", "hi")).await.unwrap();
+    let server = TestServer::start(state_root.path()).await;
+    let task = send(&server, message("m", "hi")).await.unwrap();
     assert_eq!(
         (state(&task), answer(&task)),
         ("TASK_STATE_COMPLETED", &json!("hi one two"))
     );
     assert_eq!(task["history"][0]["messageId"], "m");
-    assert_eq!(send(&running, message("m", "hi")).await.unwrap(), task);
-    running.kill().await;
-    let running = Running::start(state_root.path()).await;
+    assert_eq!(send(&server, message("m", "hi")).await.unwrap(), task);
+    server.kill().await;
+    let server = TestServer::start(state_root.path()).await;
     assert_eq!(
-        ask(&running, "GetTask", json!({"id": task["id"]}))
+        call(&server, "GetTask", json!({"id": task["id"]}))
             .await
             .unwrap(),
         task
     );
-    assert_eq!(send(&running, message("m", "hi")).await.unwrap(), task);
-    assert_eq!(running.swarm.instances().await.len(), 1);
-    // Another message with the same id is another one.
-    let other = send(&running, message("m", "ho")).await.unwrap();
+    assert_eq!(send(&server, message("m", "hi")).await.unwrap(), task);
+    assert_eq!(server.swarm.instances().await.len(), 1);
+    // A different message with the same id starts another task.
+    let other = send(&server, message("m", "ho")).await.unwrap();
     assert_ne!(other["id"], task["id"]);
 }
 
 #[tokio::test]
 async fn a_task_states_why_its_answer_is_incomplete() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
+    let server = TestServer::start(state_root.path()).await;
     let cut = json!({"finishReason": "length"});
-    let task = send(&running, message("m", "half")).await.unwrap();
+    let task = send(&server, message("m", "half")).await.unwrap();
     assert_eq!((answer(&task), &task["metadata"]), (&json!("a half"), &cut));
     let params = json!({"message": message("n", "half")});
-    let pieces = pieces(stream(&running, "SendStreamingMessage", params).await).await;
+    let pieces = pieces(stream(&server, "SendStreamingMessage", params).await).await;
     let last = &pieces.last().unwrap()["statusUpdate"];
     assert_eq!(
         (&last["status"]["state"], &last["metadata"]),
@@ -126,37 +126,37 @@ async fn a_task_states_why_its_answer_is_incomplete() {
 }
 
 #[tokio::test]
-async fn a_context_is_a_conversation() {
+async fn a_context_id_selects_a_conversation() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
+    let server = TestServer::start(state_root.path()).await;
     let with = |id: &str, context: &str| {
         let mut message = message(id, "hi");
         message["contextId"] = context.into();
         message
     };
-    // Long keys fit, and so do the ids of their tasks.
+    // Keys of 1,000 characters and the task ids derived from them are accepted.
     for context in ["main", "main", &*"x".repeat(1_000)] {
-        let id = format!("{context}-{}", running.turns().await);
-        let task = send(&running, with(&id, context)).await.unwrap();
+        let id = format!("{context}-{}", server.user_message_count().await);
+        let task = send(&server, with(&id, context)).await.unwrap();
         assert_eq!(
             (&task["contextId"], state(&task)),
             (&json!(context), "TASK_STATE_COMPLETED")
         );
     }
-    assert_eq!(running.turns().await, 2);
+    assert_eq!(server.user_message_count().await, 2);
     assert_eq!(
-        refused(send(&running, with("m", &"x".repeat(2_000))).await),
+        refused(send(&server, with("m", &"x".repeat(2_000))).await),
         (-32602, "INVALID_PARAMS".to_owned())
     );
 }
 
 #[tokio::test]
-async fn a_stream_brings_the_task_its_answer_and_its_end() {
+async fn a_stream_contains_the_task_its_answer_and_its_end() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
+    let server = TestServer::start(state_root.path()).await;
     let seen = pieces(
         stream(
-            &running,
+            &server,
             "SendStreamingMessage",
             json!({"message": message("m", "hi")}),
         )
@@ -181,10 +181,10 @@ async fn a_stream_brings_the_task_its_answer_and_its_end() {
         .collect();
     assert_eq!(appended.first(), Some(&(json!(false), json!(false))));
     assert_eq!(appended.last(), Some(&(json!(true), json!(true))));
-    // Sent again, everything is said at once.
+    // A repeated message gets the finished task in one event.
     let again = pieces(
         stream(
-            &running,
+            &server,
             "SendStreamingMessage",
             json!({"message": message("m", "hi")}),
         )
@@ -199,86 +199,86 @@ async fn a_stream_brings_the_task_its_answer_and_its_end() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_cancelled_ends_for_all_who_follow_it() {
+async fn a_cancelled_task_ends_for_all_subscribers() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let task = begin(&running, message("m", "slow")).await;
+    let server = TestServer::start(state_root.path()).await;
+    let task = begin(&server, message("m", "slow")).await;
     let id = json!({"id": task["id"]});
-    let mut following = stream(&running, "SubscribeToTask", id.clone()).await;
+    let mut following = stream(&server, "SubscribeToTask", id.clone()).await;
     assert_eq!(
         piece(&mut following).await.unwrap()["task"]["id"],
         task["id"]
     );
-    let mut said_more = message("n", "and?");
-    said_more["taskId"] = task["id"].clone();
+    let mut follow_up = message("n", "and?");
+    follow_up["taskId"] = task["id"].clone();
     assert_eq!(
-        refused(send(&running, said_more.clone()).await),
+        refused(send(&server, follow_up.clone()).await),
         (-32004, "UNSUPPORTED_OPERATION".to_owned())
     );
-    let ended = ask(&running, "CancelTask", id.clone()).await.unwrap();
+    let ended = call(&server, "CancelTask", id.clone()).await.unwrap();
     assert_eq!(state(&ended), "TASK_STATE_CANCELED");
     assert_eq!(
         states(&pieces(following).await).last(),
         Some(&"TASK_STATE_CANCELED")
     );
     assert_eq!(
-        refused(ask(&running, "CancelTask", id.clone()).await),
+        refused(call(&server, "CancelTask", id.clone()).await),
         (-32002, "TASK_NOT_CANCELABLE".to_owned())
     );
     assert_eq!(
-        refused(ask(&running, "SubscribeToTask", id).await).0,
+        refused(call(&server, "SubscribeToTask", id).await).0,
         -32004
     );
-    assert_eq!(refused(send(&running, said_more).await).0, -32004);
-    // Its conversation goes on.
+    assert_eq!(refused(send(&server, follow_up).await).0, -32004);
+    // The conversation accepts further messages.
     let mut next = message("o", "hi");
     next["contextId"] = task["contextId"].clone();
     assert_eq!(
-        state(&send(&running, next).await.unwrap()),
+        state(&send(&server, next).await.unwrap()),
         "TASK_STATE_COMPLETED"
     );
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_says_why() {
+async fn a_failed_turn_reports_its_error() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let task = send(&running, message("m", "break")).await.unwrap();
+    let server = TestServer::start(state_root.path()).await;
+    let task = send(&server, message("m", "break")).await.unwrap();
     assert_eq!(state(&task), "TASK_STATE_FAILED");
-    let words = task["status"]["message"]["parts"][0]["text"]
+    let text = task["status"]["message"]["parts"][0]["text"]
         .as_str()
         .unwrap();
-    assert!(words.starts_with("[E_MODEL_STATUS]"), "{words}");
+    assert!(text.starts_with("[E_MODEL_STATUS]"), "{text}");
     assert!(task["artifacts"].is_null());
 }
 
-/// An answer in the task of a question.
+/// Returns a message with one part for the task of an approval request.
 fn reply(task: &Value, id: &str, part: Value) -> Value {
     json!({"messageId": id, "role": "ROLE_USER", "taskId": task["id"], "parts": [part]})
 }
 
 #[tokio::test]
-async fn a_question_is_answered_by_the_next_message() {
+async fn an_approval_request_is_answered_by_the_next_message() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let task = send(&running, message("m", "write")).await.unwrap();
+    let server = TestServer::start(state_root.path()).await;
+    let task = send(&server, message("m", "write")).await.unwrap();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
-    let asked = &task["status"]["message"]["parts"];
+    let request = &task["status"]["message"]["parts"];
     assert!(
-        asked[0]["text"]
+        request[0]["text"]
             .as_str()
             .unwrap()
             .contains("file-system__write"),
-        "{asked}"
+        "{request}"
     );
-    assert_eq!(asked[1]["data"]["arguments"]["path"], "note.txt");
-    let following = stream(&running, "SubscribeToTask", json!({"id": task["id"]})).await;
-    let asked_again = send(&running, reply(&task, "1", json!({"text": "what?"})))
+    assert_eq!(request[1]["data"]["arguments"]["path"], "note.txt");
+    let following = stream(&server, "SubscribeToTask", json!({"id": task["id"]})).await;
+    let still_open = send(&server, reply(&task, "1", json!({"text": "what?"})))
         .await
         .unwrap();
     assert_eq!(
-        asked_again["status"], task["status"],
-        "words that are no answer change nothing"
+        still_open["status"], task["status"],
+        "an unclear text does not answer the request"
     );
     for (id, wrong) in [
         ("2", json!({"data": {"answer": "perhaps"}})),
@@ -289,28 +289,28 @@ async fn a_question_is_answered_by_the_next_message() {
         ),
     ] {
         assert_eq!(
-            refused(send(&running, reply(&task, id, wrong)).await).0,
+            refused(send(&server, reply(&task, id, wrong)).await).0,
             -32602
         );
     }
     let mut elsewhere = reply(&task, "5", json!({"text": "yes"}));
     elsewhere["contextId"] = "main".into();
-    assert_eq!(refused(send(&running, elsewhere).await).0, -32602);
+    assert_eq!(refused(send(&server, elsewhere).await).0, -32602);
     let yes = reply(
         &task,
         "6",
-        json!({"data": {"id": asked[1]["data"]["id"], "answer": "once"}}),
+        json!({"data": {"id": request[1]["data"]["id"], "answer": "once"}}),
     );
-    let done = send(&running, yes.clone()).await.unwrap();
+    let done = send(&server, yes.clone()).await.unwrap();
     assert_eq!(state(&done), "TASK_STATE_COMPLETED");
     assert!(
         !answer(&done).as_str().unwrap().contains("E_TOOL_DENIED"),
         "{done}"
     );
     assert_eq!(
-        send(&running, yes).await.unwrap(),
+        send(&server, yes).await.unwrap(),
         done,
-        "sent again, it is no other message"
+        "a repeated message has no further effect"
     );
     let seen = pieces(following).await;
     assert_eq!(states(&seen).first(), Some(&"TASK_STATE_INPUT_REQUIRED"));
@@ -318,14 +318,14 @@ async fn a_question_is_answered_by_the_next_message() {
 }
 
 #[tokio::test]
-async fn who_does_not_wait_finds_the_question_later() {
+async fn an_approval_request_is_found_by_polling() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let begun = begin(&running, message("m", "write")).await;
+    let server = TestServer::start(state_root.path()).await;
+    let begun = begin(&server, message("m", "write")).await;
     let id = json!({"id": begun["id"]});
-    let task = within(async {
+    let task = with_timeout(async {
         loop {
-            let task = ask(&running, "GetTask", id.clone()).await.unwrap();
+            let task = call(&server, "GetTask", id.clone()).await.unwrap();
             if !["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state(&task)) {
                 break task;
             }
@@ -333,7 +333,7 @@ async fn who_does_not_wait_finds_the_question_later() {
     })
     .await;
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
-    let done = send(&running, reply(&task, "n", json!({"text": "yes"})))
+    let done = send(&server, reply(&task, "n", json!({"text": "yes"})))
         .await
         .unwrap();
     assert_eq!(state(&done), "TASK_STATE_COMPLETED");
@@ -344,39 +344,39 @@ async fn who_does_not_wait_finds_the_question_later() {
 }
 
 #[tokio::test]
-async fn those_who_wait_hear_that_the_swarm_has_ended() {
+async fn waiting_clients_receive_an_error_when_the_swarm_ends() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let task = begin(&running, message("m", "slow")).await;
-    let mut following = stream(&running, "SubscribeToTask", json!({"id": task["id"]})).await;
+    let server = TestServer::start(state_root.path()).await;
+    let task = begin(&server, message("m", "slow")).await;
+    let mut following = stream(&server, "SubscribeToTask", json!({"id": task["id"]})).await;
     assert!(piece(&mut following).await.is_some());
-    let (ended, ()) = tokio::join!(crate::support::all(following), running.kill());
+    let (ended, ()) = tokio::join!(crate::support::all(following), server.kill());
     let last = &ended.last().unwrap().data;
     assert!(
         last.contains("-32603") && last.contains("SWARM_STOPPED"),
         "{last}"
     );
-    let running = Running::start(state_root.path()).await;
-    let client = LocalClient::for_endpoint(&running.door);
+    let server = TestServer::start(state_root.path()).await;
+    let client = LocalClient::for_endpoint(&server.endpoint);
     let request = json!({"jsonrpc": "2.0", "id": "r", "method": "SendMessage", "params": {"message": message("n", "slow")}});
     let waiting = tokio::spawn(async move { client.post::<Value>("/a2a/a", &request).await });
-    within(async {
-        while !running.broker.has_listeners() {
+    with_timeout(async {
+        while !server.broker.has_listeners() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    running.kill().await;
-    let ended = within(waiting).await.unwrap().unwrap();
+    server.kill().await;
+    let ended = with_timeout(waiting).await.unwrap().unwrap();
     assert_eq!(ended["error"]["code"], -32603, "{ended}");
 }
 
 #[tokio::test]
-async fn a_word_does_not_answer_a_question_that_its_sender_has_not_seen() {
+async fn an_approval_request_can_be_answered_after_a_restart() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
+    let server = TestServer::start(state_root.path()).await;
     let mut live = stream(
-        &running,
+        &server,
         "SendStreamingMessage",
         json!({"message": message("m", "write")}),
     )
@@ -392,15 +392,15 @@ async fn a_word_does_not_answer_a_question_that_its_sender_has_not_seen() {
     };
     assert!(
         piece(&mut live).await.is_none(),
-        "the one who has sent the message comes back with an answer"
+        "the stream ends with the approval request"
     );
-    // Somebody else answers first, and the server begins anew: what was told is forgotten, and the question is asked again.
-    running.kill().await;
-    let running = Running::start(state_root.path()).await;
-    let listening = running.broker.listen();
-    let following = stream(&running, "SubscribeToTask", json!({"id": task["id"]})).await;
-    within(async {
-        while running.broker.open().is_empty() {
+    // After a restart, the server opens the same approval request again.
+    server.kill().await;
+    let server = TestServer::start(state_root.path()).await;
+    let listening = server.broker.listen();
+    let following = stream(&server, "SubscribeToTask", json!({"id": task["id"]})).await;
+    with_timeout(async {
+        while server.broker.open().is_empty() {
             tokio::task::yield_now().await;
         }
     })
@@ -410,7 +410,7 @@ async fn a_word_does_not_answer_a_question_that_its_sender_has_not_seen() {
         "n",
         json!({"data": {"id": question, "answer": "deny"}}),
     );
-    task = send(&running, no).await.unwrap();
+    task = send(&server, no).await.unwrap();
     assert_eq!(state(&task), "TASK_STATE_COMPLETED");
     assert!(
         answer(&task).as_str().unwrap().contains("E_TOOL_DENIED"),
@@ -420,17 +420,17 @@ async fn a_word_does_not_answer_a_question_that_its_sender_has_not_seen() {
 }
 
 #[tokio::test]
-async fn the_old_version_says_the_same() {
+async fn protocol_version_0_3_returns_equivalent_tasks() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
-    let said = json!({
+    let server = TestServer::start(state_root.path()).await;
+    let sent = json!({
         "kind": "message", "messageId": "m", "role": "user",
         "parts": [
             {"kind": "text", "text": "hi"},
             {"kind": "file", "file": {"bytes": "R0lGODlh", "mimeType": "image/gif", "name": "a.gif"}},
         ],
     });
-    let task = ask(&running, "message/send", json!({"message": said}))
+    let task = call(&server, "message/send", json!({"message": sent}))
         .await
         .unwrap();
     assert_eq!((&task["kind"], state(&task)), (&json!("task"), "completed"));
@@ -439,20 +439,20 @@ async fn the_old_version_says_the_same() {
         json!({"kind": "text", "text": "hi one two"})
     );
     assert_eq!(task["history"][0]["role"], "user");
-    assert_eq!(task["history"][0]["parts"][1], said["parts"][1]);
-    let again = pieces(stream(&running, "message/stream", json!({"message": said})).await).await;
+    assert_eq!(task["history"][0]["parts"][1], sent["parts"][1]);
+    let again = pieces(stream(&server, "message/stream", json!({"message": sent})).await).await;
     assert_eq!(again, std::slice::from_ref(&task));
-    let mut other = said.clone();
+    let mut other = sent.clone();
     other["messageId"] = "n".into();
-    let seen = pieces(stream(&running, "message/stream", json!({"message": other})).await).await;
+    let seen = pieces(stream(&server, "message/stream", json!({"message": other})).await).await;
     let last = seen.last().unwrap();
     assert_eq!(
         (&last["kind"], &last["final"], state(last)),
         (&json!("status-update"), &json!(true), "completed")
     );
     assert_eq!(
-        ask(
-            &running,
+        call(
+            &server,
             "tasks/get",
             json!({"id": task["id"], "historyLength": 0})
         )
@@ -463,12 +463,12 @@ async fn the_old_version_says_the_same() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_done_is_refused_as_the_protocol_has_it() {
+async fn unsupported_requests_return_protocol_errors() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
+    let server = TestServer::start(state_root.path()).await;
     let url = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"url": "http://127.0.0.1/x", "mediaType": "a/b"}]});
     let push = json!({"message": message("m", "hi"), "configuration": {"taskPushNotificationConfig": {"url": "x"}}});
-    for (method, params, wanted) in [
+    for (method, params, expected) in [
         ("GetTask", json!({"id": "nothing"}), -32001),
         ("GetTask", json!({}), -32602),
         (
@@ -489,12 +489,12 @@ async fn what_can_not_be_done_is_refused_as_the_protocol_has_it() {
         ("tasks/nothing", json!({}), -32601),
     ] {
         assert_eq!(
-            refused(ask(&running, method, params.clone()).await).0,
-            wanted,
+            refused(call(&server, method, params.clone()).await).0,
+            expected,
             "{method} {params}"
         );
     }
-    for (body, wanted) in [
+    for (body, expected) in [
         ("{", "-32700"),
         (r#"{"jsonrpc":"2.0","id":"own-7","method":1,}"#, "own-7"),
         ("[]", "-32600"),
@@ -505,26 +505,26 @@ async fn what_can_not_be_done_is_refused_as_the_protocol_has_it() {
             "-32602",
         ),
     ] {
-        let response = raw(&running, "POST /a2a/a", "", body).await;
-        assert!(response.contains(wanted), "{body}: {response}");
+        let response = raw(&server, "POST /a2a/a", "", body).await;
+        assert!(response.contains(expected), "{body}: {response}");
     }
     let get = r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#;
-    for (kind, wanted) in [
+    for (kind, expected) in [
         ("application/json; charset=utf-8", "-32001"),
         ("application/a2a+json", "-32001"),
         ("text/plain", "-32005"),
         ("application/x-www-form-urlencoded", "-32005"),
     ] {
         let response = raw(
-            &running,
+            &server,
             "POST /a2a/a/",
             &format!("Content-Type: {kind}\r\n"),
             get,
         )
         .await;
-        assert!(response.contains(wanted), "{kind}: {response}");
+        assert!(response.contains(expected), "{kind}: {response}");
     }
-    for (version, wanted) in [
+    for (version, expected) in [
         ("1.0", "-32001"),
         ("1.0.1", "-32001"),
         ("0.3", "-32601"),
@@ -532,38 +532,38 @@ async fn what_can_not_be_done_is_refused_as_the_protocol_has_it() {
         ("x", "-32009"),
     ] {
         let response = raw(
-            &running,
+            &server,
             "POST /a2a/a",
             &format!("A2A-Version: {version}\r\n"),
             get,
         )
         .await;
-        assert!(response.contains(wanted), "{version}: {response}");
+        assert!(response.contains(expected), "{version}: {response}");
     }
     assert!(
-        raw(&running, "POST /a2a/a?A2A-Version=2.0", "", get)
+        raw(&server, "POST /a2a/a?A2A-Version=2.0", "", get)
             .await
             .contains("-32009")
     );
-    assert_eq!(running.swarm.instances().await.len(), 0);
+    assert_eq!(server.swarm.instances().await.len(), 0);
 }
 
-/// A request as it is, with the token.
-async fn raw(running: &Running, what: &str, headers: &str, body: &str) -> String {
-    let token = running.door.token.expose();
+/// Sends a raw request with the token. Returns the whole response.
+async fn raw(server: &TestServer, line: &str, headers: &str, body: &str) -> String {
+    let token = server.endpoint.token.expose();
     let head =
-        format!("{what} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{headers}");
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{headers}");
     let tail = format!(
         "Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
-    running.raw(format!("{head}{tail}").as_bytes()).await
+    server.raw(format!("{head}{tail}").as_bytes()).await
 }
 
 #[tokio::test]
-async fn cards_say_where_agents_are_and_need_the_token() {
+async fn agent_cards_state_urls_and_require_the_token() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start_with(
+    let server = TestServer::start_with(
         state_root.path(),
         ServerLimits {
             body: 1_000,
@@ -571,20 +571,20 @@ async fn cards_say_where_agents_are_and_need_the_token() {
         },
     )
     .await;
-    let entry: Value = running
+    let entry: Value = server
         .client
         .get("/.well-known/agent-card.json")
         .await
         .unwrap();
     assert_eq!(
         entry,
-        running
+        server
             .client
             .get::<Value>("/a2a/a/.well-known/agent-card.json")
             .await
             .unwrap()
     );
-    let url = format!("http://{}/a2a/a", running.address);
+    let url = format!("http://{}/a2a/a", server.address);
     assert_eq!((&entry["name"], &entry["url"]), (&json!("a"), &json!(url)));
     assert_eq!(
         entry["supportedInterfaces"][0],
@@ -592,7 +592,7 @@ async fn cards_say_where_agents_are_and_need_the_token() {
     );
     assert_eq!(entry["security"], json!([{"bearer": []}]));
     let new = raw(
-        &running,
+        &server,
         "GET /.well-known/agent-card.json",
         "A2A-Version: 1.0\r\n",
         "",
@@ -608,32 +608,32 @@ async fn cards_say_where_agents_are_and_need_the_token() {
         json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}})
     );
     assert_eq!(new["supportedInterfaces"][1]["protocolVersion"], "0.3");
-    let card = raw(&running, "GET /.well-known/agent-card.json", "", "")
+    let card = raw(&server, "GET /.well-known/agent-card.json", "", "")
         .await
         .to_lowercase();
     let tag = card
         .lines()
         .find_map(|line| line.strip_prefix("etag: "))
         .unwrap();
-    for (tags, wanted) in [
+    for (tags, expected) in [
         (tag, "304"),
         (&*format!("\"x\", W/{tag}"), "304"),
         ("\"x\"", "200"),
     ] {
         let again = raw(
-            &running,
+            &server,
             "GET /.well-known/agent-card.json",
             &format!("If-None-Match: {tags}\r\n"),
             "",
         )
         .await;
         assert!(
-            again.starts_with(&format!("HTTP/1.1 {wanted}")),
+            again.starts_with(&format!("HTTP/1.1 {expected}")),
             "{tags}: {again}"
         );
     }
     let proxied = raw(
-        &running,
+        &server,
         "GET /.well-known/agent-card.json",
         "X-Forwarded-Proto: https\r\n",
         "",
@@ -646,46 +646,46 @@ async fn cards_say_where_agents_are_and_need_the_token() {
     ] {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        let refused = running.raw(request.as_bytes()).await;
+        let refused = server.raw(request.as_bytes()).await;
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
-    let card = running
+    let card = server
         .client
         .get::<Value>("/a2a/default/.well-known/agent-card.json")
         .await;
     assert_eq!(card.unwrap()["skills"][0]["id"], "a");
-    let Err(ClientError::Refused(unknown)) = running
+    let Err(ClientError::Refused(unknown)) = server
         .client
         .get::<Value>("/a2a/b/.well-known/agent-card.json")
         .await
     else {
-        panic!("there is no such agent");
+        panic!("the unknown agent was found");
     };
     assert_eq!(unknown.code, "AGENT_NOT_FOUND");
-    let large = raw(&running, "POST /a2a/a", "", &"x".repeat(2_000)).await;
+    let large = raw(&server, "POST /a2a/a", "", &"x".repeat(2_000)).await;
     assert!(large.starts_with("HTTP/1.1 413"), "{large}");
 }
 
 #[tokio::test]
 async fn tasks_are_listed_page_by_page() {
     let state_root = tempfile::tempdir().unwrap();
-    let running = Running::start(state_root.path()).await;
+    let server = TestServer::start(state_root.path()).await;
     let mut ids = Vec::new();
     for number in 0..3 {
         ids.insert(
             0,
-            send(&running, message(&number.to_string(), "hi"))
+            send(&server, message(&number.to_string(), "hi"))
                 .await
                 .unwrap()["id"]
                 .take(),
         );
     }
-    // Inputs that came elsewhere are no tasks.
-    running.ask("hi").await;
+    // Inputs of other interfaces are not A2A tasks.
+    server.run_turn("hi").await;
     let (mut listed, mut token) = (Vec::new(), String::new());
     loop {
-        let page = ask(
-            &running,
+        let page = call(
+            &server,
             "ListTasks",
             json!({"pageSize": 2, "pageToken": token}),
         )
@@ -705,23 +705,23 @@ async fn tasks_are_listed_page_by_page() {
         }
     }
     assert_eq!(listed, ids);
-    let first = ask(&running, "GetTask", json!({"id": ids[0]}))
+    let first = call(&server, "GetTask", json!({"id": ids[0]}))
         .await
         .unwrap();
     let since = json!({"statusTimestampAfter": first["status"]["timestamp"]});
-    let latest = ask(&running, "ListTasks", since).await.unwrap();
+    let latest = call(&server, "ListTasks", since).await.unwrap();
     assert_eq!(
         latest["tasks"][0]["id"], ids[0],
-        "it is among those since its own time"
+        "`statusTimestampAfter` includes tasks with the same timestamp"
     );
     let named = json!({"page_size": 1, "context_id": first["contextId"]});
     assert_eq!(
-        ask(&running, "ListTasks", named).await.unwrap()["totalSize"],
+        call(&server, "ListTasks", named).await.unwrap()["totalSize"],
         1,
-        "names of the definition are understood"
+        "snake case field names are accepted"
     );
-    let working = ask(
-        &running,
+    let working = call(
+        &server,
         "ListTasks",
         json!({"status": "TASK_STATE_WORKING"}),
     )

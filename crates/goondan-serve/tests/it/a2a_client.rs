@@ -1,4 +1,4 @@
-//! A swarm asks another swarm by A2A: a Tool with `spec.a2a` on one side, the door on the other.
+//! A2A between two swarms: a Tool with `spec.a2a` calls the A2A endpoint of another swarm.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use goondan::{Input, StartError, Swarm};
 use goondan_serve::ServerLimits;
 use serde_json::{Value, json};
 
-use crate::support::{PROJECT, Running, within};
+use crate::support::{PROJECT, TestServer, with_timeout};
 
-/// The swarm that asks. Its model does what the user says: `other__ask` with those arguments.
-fn asking(url: &str) -> String {
+/// Project of the calling swarm. Its model calls `other__ask` with each user message.
+fn client_project(url: &str) -> String {
     format!(
         r#"
 apiVersion: goondan.ai/v1
@@ -50,43 +50,43 @@ spec: {{entryAgent: Agent/b, agents: [{{ref: Agent/b}}]}}
     )
 }
 
-/// A swarm that asks the one behind a server.
-struct Asking {
+/// Swarm that calls the swarm of a server.
+struct ClientSwarm {
     swarm: Swarm,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
-impl Asking {
-    async fn start(url: &str, authorization: &str) -> Asking {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("goondan.yaml"), asking(url)).unwrap();
-        let project = goondan::load(folder.path());
+impl ClientSwarm {
+    async fn start(url: &str, authorization: &str) -> ClientSwarm {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("goondan.yaml"), client_project(url)).unwrap();
+        let project = goondan::load(directory.path());
         assert_eq!(project.diagnostics, []);
         let swarm = Swarm::builder(project.bundle.unwrap())
-            .state_root(folder.path().join("state"))
+            .state_root(directory.path().join("state"))
             .environment(environment(authorization))
             .start()
             .await
             .unwrap();
-        Asking {
+        ClientSwarm {
             swarm,
-            _folder: folder,
+            _directory: directory,
         }
     }
 
-    async fn of(running: &Running) -> Asking {
-        let bearer = format!("Bearer {}", running.door.token.expose());
-        Asking::start(&format!("http://{}/a2a/a", running.address), &bearer).await
+    async fn connected_to(server: &TestServer) -> ClientSwarm {
+        let bearer = format!("Bearer {}", server.endpoint.token.expose());
+        ClientSwarm::start(&format!("http://{}/a2a/a", server.address), &bearer).await
     }
 
     async fn call(&self, arguments: Value) -> ToolCallResult {
-        within(self.swarm.call_tool(None, None, "other__ask", arguments))
+        with_timeout(self.swarm.call_tool(None, None, "other__ask", arguments))
             .await
             .unwrap()
     }
 
-    async fn say(&self, text: &str) -> TurnResult {
-        within(self.swarm.send(Input::text(text)).await.unwrap().result())
+    async fn run_turn(&self, text: &str) -> TurnResult {
+        with_timeout(self.swarm.send(Input::text(text)).await.unwrap().result())
             .await
             .unwrap()
     }
@@ -108,21 +108,24 @@ fn code(result: ToolCallResult) -> String {
 }
 
 #[tokio::test]
-async fn a_swarm_asks_another_and_goes_on_with_the_conversation() {
+async fn a_remote_agent_call_can_continue_a_conversation() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let asking = Asking::of(&running).await;
-    assert_eq!(asking.say("hi").await.response_text(), "it said hi one two");
-    let first = output(asking.call(json!({"message": "ho"})).await);
+    let server = TestServer::start(state.path()).await;
+    let client = ClientSwarm::connected_to(&server).await;
+    assert_eq!(
+        client.run_turn("hi").await.response_text(),
+        "it said hi one two"
+    );
+    let first = output(client.call(json!({"message": "ho"})).await);
     assert_eq!(first["answer"], "ho one two");
     let second = output(
-        asking
+        client
             .call(json!({"message": "hu", "conversation": first["conversation"]}))
             .await,
     );
     assert_eq!(second["conversation"], first["conversation"]);
     let instance = InstanceId::new("a", first["conversation"].as_str().unwrap());
-    let messages = running.swarm.conversation(&instance).await.unwrap();
+    let messages = server.swarm.conversation(&instance).await.unwrap();
     assert_eq!(
         messages
             .iter()
@@ -130,57 +133,57 @@ async fn a_swarm_asks_another_and_goes_on_with_the_conversation() {
             .count(),
         2
     );
-    // A call without a conversation begins one.
-    assert_eq!(running.swarm.instances().await.len(), 2);
+    // A call without `conversation` starts a new one.
+    assert_eq!(server.swarm.instances().await.len(), 2);
 }
 
 #[tokio::test]
-async fn an_agent_that_asks_back_gets_its_answer_by_another_call() {
+async fn a_remote_approval_request_is_answered_by_a_second_call() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let asking = Asking::of(&running).await;
-    let asked = output(asking.call(json!({"message": "write"})).await);
+    let server = TestServer::start(state.path()).await;
+    let client = ClientSwarm::connected_to(&server).await;
+    let requested = output(client.call(json!({"message": "write"})).await);
     assert!(
-        asked["question"]
+        requested["question"]
             .as_str()
             .unwrap()
             .contains("file-system__write"),
-        "{asked}"
+        "{requested}"
     );
-    let answer = |message: &str| json!({"message": message, "task": asked["task"]});
-    let again = output(asking.call(answer("perhaps")).await);
+    let answer = |message: &str| json!({"message": message, "task": requested["task"]});
+    let repeated = output(client.call(answer("perhaps")).await);
     assert_eq!(
-        (&again["question"], &again["task"]),
-        (&asked["question"], &asked["task"]),
-        "that is no answer"
+        (&repeated["question"], &repeated["task"]),
+        (&requested["question"], &requested["task"]),
+        "an unclear text does not answer the request"
     );
-    let done = output(asking.call(answer("yes")).await);
+    let done = output(client.call(answer("yes")).await);
     assert!(
         !done["answer"].as_str().unwrap().contains("E_TOOL_DENIED"),
         "{done}"
     );
-    assert_eq!(done["conversation"], asked["conversation"]);
+    assert_eq!(done["conversation"], requested["conversation"]);
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_cancels_the_task() {
+async fn a_cancelled_call_cancels_the_remote_task() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let asking = Asking::of(&running).await;
-    let mut events = running.swarm.subscribe();
-    let turn = asking.swarm.send(Input::text("slow")).await.unwrap();
-    // The other swarm works on it.
+    let server = TestServer::start(state.path()).await;
+    let client = ClientSwarm::connected_to(&server).await;
+    let mut events = server.swarm.subscribe();
+    let turn = client.swarm.send(Input::text("slow")).await.unwrap();
+    // Waits until the remote swarm works on the task.
     loop {
-        let event = within(events.recv()).await.unwrap();
+        let event = with_timeout(events.recv()).await.unwrap();
         if matches!(&event, goondan::event::SwarmEvent::Runtime(event) if json!(event)["type"] == "step.started")
         {
             break;
         }
     }
-    asking.swarm.cancel(&turn.instance).await;
-    within(turn.result()).await.unwrap();
+    client.swarm.cancel(&turn.instance).await;
+    with_timeout(turn.result()).await.unwrap();
     loop {
-        let event = within(events.recv()).await.unwrap();
+        let event = with_timeout(events.recv()).await.unwrap();
         if let goondan::event::SwarmEvent::TurnEnded { result, .. } = event {
             assert_eq!(json!(result.finish_reason), "cancelled");
             break;
@@ -189,27 +192,27 @@ async fn a_call_that_is_cancelled_cancels_the_task() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told() {
+async fn remote_failures_are_reported_as_tool_errors() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let asking = Asking::of(&running).await;
+    let server = TestServer::start(state.path()).await;
+    let client = ClientSwarm::connected_to(&server).await;
     assert_eq!(
-        code(asking.call(json!({"message": "break"})).await),
+        code(client.call(json!({"message": "break"})).await),
         "E_A2A_TASK"
     );
     assert_eq!(
         code(
-            asking
+            client
                 .call(json!({"message": "hi", "task": "nothing"}))
                 .await
         ),
         "E_A2A_REFUSED"
     );
     assert_eq!(
-        code(asking.call(json!({"text": "hi"})).await),
+        code(client.call(json!({"text": "hi"})).await),
         "E_TOOL_INVALID_ARGS"
     );
-    let address = running.address;
+    let address = server.address;
     for (url, authorization) in [
         (
             format!("http://{address}/a2a/a"),
@@ -218,36 +221,36 @@ async fn what_goes_wrong_is_told() {
         (format!("http://{address}/a2a/nobody"), "Bearer x"),
         ("http://127.0.0.1:1/".to_owned(), "Bearer x"),
     ] {
-        let stranger = Asking::start(&url, authorization).await;
+        let client = ClientSwarm::start(&url, authorization).await;
         assert_eq!(
-            code(stranger.call(json!({"message": "hi"})).await),
+            code(client.call(json!({"message": "hi"})).await),
             "E_A2A_CONNECT",
             "{url}"
         );
     }
-    // A start waits for nobody, and a task goes on where the agent comes back.
-    assert_eq!(running.swarm.instances().await.len(), 1);
+    // Rejected calls start no conversation.
+    assert_eq!(server.swarm.instances().await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
+async fn a_call_repeated_after_a_crash_starts_no_second_task() {
     let state = tempfile::tempdir().unwrap();
-    let running =
-        Running::start_project(state.path(), ServerLimits::default(), PROJECT, |builder| {
+    let server =
+        TestServer::start_project(state.path(), ServerLimits::default(), PROJECT, |builder| {
             builder
         })
         .await;
-    let folder = tempfile::tempdir().unwrap();
-    // Its author says that the agent looks at the ids of messages.
-    let project = asking(&format!("http://{}/a2a/a", running.address));
+    let directory = tempfile::tempdir().unwrap();
+    // `idempotent` states that the remote agent recognizes repeated message ids.
+    let project = client_project(&format!("http://{}/a2a/a", server.address));
     let project = project.replace(
         "metadata: {name: other}\nspec:\n",
         "metadata: {name: other}\nspec:\n  exports: [{name: ask, idempotent: true}]\n",
     );
-    std::fs::write(folder.path().join("goondan.yaml"), project).unwrap();
-    let bearer = format!("Bearer {}", running.door.token.expose());
-    let mut events = running.swarm.subscribe();
-    let swarm = start(folder.path(), &bearer).await;
+    std::fs::write(directory.path().join("goondan.yaml"), project).unwrap();
+    let bearer = format!("Bearer {}", server.endpoint.token.expose());
+    let mut events = server.swarm.subscribe();
+    let swarm = start(directory.path(), &bearer).await;
     let turn = swarm
         .send(Input {
             id: Some("once".to_owned()),
@@ -256,7 +259,7 @@ async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
         .await
         .unwrap();
     loop {
-        let event = within(events.recv()).await.unwrap();
+        let event = with_timeout(events.recv()).await.unwrap();
         if matches!(&event, goondan::event::SwarmEvent::Runtime(event) if json!(event)["type"] == "step.started")
         {
             break;
@@ -264,18 +267,18 @@ async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
     }
     swarm.kill();
     drop((turn, swarm));
-    let swarm = start(folder.path(), &bearer).await;
-    let mut again = swarm.subscribe();
-    // The other swarm hears of it again, under the same task.
-    let task = running.swarm.instances().await.remove(0).id();
-    within(async {
-        while running.service.swarm().cancel(&task).await {
+    let swarm = start(directory.path(), &bearer).await;
+    let mut events_after_restart = swarm.subscribe();
+    // The repeated call belongs to the same remote task.
+    let task = server.swarm.instances().await.remove(0).id();
+    with_timeout(async {
+        while server.service.swarm().cancel(&task).await {
             tokio::task::yield_now().await;
         }
     })
     .await;
     while !matches!(
-        within(again.recv()).await.unwrap(),
+        with_timeout(events_after_restart.recv()).await.unwrap(),
         goondan::event::SwarmEvent::TurnEnded { .. }
     ) {}
     let messages = swarm
@@ -291,15 +294,15 @@ async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
         "E_A2A_TASK",
         "{results:?}"
     );
-    assert_eq!(running.swarm.instances().await.len(), 1);
+    assert_eq!(server.swarm.instances().await.len(), 1);
 }
 
-/// Begins a swarm, where need be once another one has left its workspace.
-async fn start(folder: &Path, authorization: &str) -> Swarm {
-    let bundle: Arc<goondan::spec::Bundle> = goondan::load(folder).bundle.unwrap();
-    within(async {
+/// Starts a swarm. Retries while another swarm holds the workspace lock.
+async fn start(directory: &Path, authorization: &str) -> Swarm {
+    let bundle: Arc<goondan::spec::Bundle> = goondan::load(directory).bundle.unwrap();
+    with_timeout(async {
         loop {
-            let builder = Swarm::builder(Arc::clone(&bundle)).state_root(folder.join("state"));
+            let builder = Swarm::builder(Arc::clone(&bundle)).state_root(directory.join("state"));
             match builder
                 .environment(environment(authorization))
                 .start()

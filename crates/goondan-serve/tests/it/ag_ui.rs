@@ -1,11 +1,11 @@
-//! The AG-UI door. What the official client makes of it is tested by `ci/a2a`.
+//! The AG-UI endpoint. `ci/a2a` tests it with the official client.
 
 use goondan::ids::InstanceId;
 use goondan::message::MessageRole;
 use goondan_serve::client::ClientError;
 use serde_json::{Value, json};
 
-use crate::support::{Running, all};
+use crate::support::{TestServer, all};
 
 fn input(run: &str, text: &str) -> Value {
     json!({
@@ -14,8 +14,8 @@ fn input(run: &str, text: &str) -> Value {
     })
 }
 
-async fn run(running: &Running, input: Value) -> Vec<Value> {
-    let events = all(running.client.follow("/ag-ui/a", &input).await.unwrap()).await;
+async fn run(server: &TestServer, input: Value) -> Vec<Value> {
+    let events = all(server.client.follow("/ag-ui/a", &input).await.unwrap()).await;
     events
         .iter()
         .map(|event| serde_json::from_str(&event.data).unwrap())
@@ -29,8 +29,8 @@ fn kinds(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-async fn said(running: &Running, role: MessageRole) -> Vec<String> {
-    let messages = running
+async fn texts(server: &TestServer, role: MessageRole) -> Vec<String> {
+    let messages = server
         .swarm
         .conversation(&InstanceId::new("a", "t"))
         .await
@@ -43,10 +43,10 @@ async fn said(running: &Running, role: MessageRole) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
+async fn a_repeated_run_id_returns_the_same_turn() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let events = run(&running, input("1", "hi")).await;
+    let server = TestServer::start(state.path()).await;
+    let events = run(&server, input("1", "hi")).await;
     let text: String = events
         .iter()
         .filter_map(|event| event["delta"].as_str())
@@ -54,7 +54,7 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
     assert_eq!(text, "hi one two");
     let mut seen = kinds(&events);
     seen.dedup();
-    let wanted = [
+    let expected = [
         "RUN_STARTED",
         "STEP_STARTED",
         "TEXT_MESSAGE_START",
@@ -63,11 +63,11 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
         "STEP_FINISHED",
         "RUN_FINISHED",
     ];
-    assert_eq!(seen, wanted);
+    assert_eq!(seen, expected);
     assert_eq!(events.last().unwrap()["usage"][0]["totalTokens"], 5);
-    running.kill().await;
-    let running = Running::start(state.path()).await;
-    let again = run(&running, input("1", "hi")).await;
+    server.kill().await;
+    let server = TestServer::start(state.path()).await;
+    let again = run(&server, input("1", "hi")).await;
     assert_eq!(
         kinds(&again),
         ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
@@ -77,7 +77,7 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
         (&messages[0]["id"], &messages[1]["content"]),
         (&json!("m-1"), &json!("hi one two"))
     );
-    // The messages have the ids that they had when they were said.
+    // Message ids are the same as in the live stream.
     assert_eq!(
         messages[1]["id"],
         events
@@ -85,17 +85,17 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
             .find_map(|event| event["messageId"].as_str())
             .unwrap()
     );
-    assert_eq!(said(&running, MessageRole::User).await, ["hi"]);
+    assert_eq!(texts(&server, MessageRole::User).await, ["hi"]);
 }
 
 #[tokio::test]
-async fn a_run_shows_reasoning_and_why_its_answer_is_incomplete() {
+async fn a_run_contains_reasoning_and_the_finish_reason() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let events = run(&running, input("1", "half")).await;
+    let server = TestServer::start(state.path()).await;
+    let events = run(&server, input("1", "half")).await;
     let mut seen = kinds(&events);
     seen.dedup();
-    let wanted = [
+    let expected = [
         "RUN_STARTED",
         "STEP_STARTED",
         "REASONING_START",
@@ -110,7 +110,7 @@ async fn a_run_shows_reasoning_and_why_its_answer_is_incomplete() {
         "CUSTOM",
         "RUN_FINISHED",
     ];
-    assert_eq!(seen, wanted);
+    assert_eq!(seen, expected);
     let custom = &events[events.len() - 2];
     assert_eq!(
         (&custom["name"], &custom["value"]["reason"]),
@@ -118,48 +118,48 @@ async fn a_run_shows_reasoning_and_why_its_answer_is_incomplete() {
     );
 }
 
-/// Pages send a run twice where they are drawn twice.
+/// Web pages send a run twice if a component is rendered twice.
 #[tokio::test]
-async fn a_run_that_is_sent_twice_at_once_ends_for_both() {
+async fn a_run_sent_twice_at_once_finishes_for_both_clients() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     for number in 0..20 {
         let twice = input(&number.to_string(), "hi");
-        let (one, other) = tokio::join!(run(&running, twice.clone()), run(&running, twice));
+        let (one, other) = tokio::join!(run(&server, twice.clone()), run(&server, twice));
         for events in [one, other] {
             assert_eq!(kinds(&events).last(), Some(&"RUN_FINISHED"), "{events:?}");
         }
     }
-    assert_eq!(said(&running, MessageRole::User).await.len(), 20);
+    assert_eq!(texts(&server, MessageRole::User).await.len(), 20);
 }
 
 #[tokio::test]
-async fn a_thread_that_is_new_opens_with_what_was_said_before() {
+async fn a_new_thread_imports_the_message_history() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let mut with_past = input("1", "and?");
-    let past = [("user", "hi"), ("assistant", "ho")];
-    let mut messages: Vec<Value> = past
+    let server = TestServer::start(state.path()).await;
+    let mut with_history = input("1", "and?");
+    let history = [("user", "hi"), ("assistant", "ho")];
+    let mut messages: Vec<Value> = history
         .iter()
         .map(|(role, text)| json!({"id": text, "role": role, "content": text}))
         .collect();
-    messages.push(with_past["messages"][0].clone());
-    with_past["messages"] = messages.into();
-    run(&running, with_past.clone()).await;
-    with_past["runId"] = "2".into();
-    run(&running, with_past).await;
+    messages.push(with_history["messages"][0].clone());
+    with_history["messages"] = messages.into();
+    run(&server, with_history.clone()).await;
+    with_history["runId"] = "2".into();
+    run(&server, with_history).await;
     assert_eq!(
-        said(&running, MessageRole::User).await,
+        texts(&server, MessageRole::User).await,
         ["hi", "and?", "and?"]
     );
 }
 
 #[tokio::test]
-async fn a_question_ends_the_run_and_the_next_one_answers_it() {
+async fn an_approval_request_ends_the_run_and_resume_answers_it() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let asked = run(&running, input("1", "write")).await;
-    let interrupt = asked.last().unwrap()["outcome"]["interrupts"][0].clone();
+    let server = TestServer::start(state.path()).await;
+    let interrupted = run(&server, input("1", "write")).await;
+    let interrupt = interrupted.last().unwrap()["outcome"]["interrupts"][0].clone();
     assert_eq!(
         (
             &interrupt["reason"],
@@ -167,18 +167,18 @@ async fn a_question_ends_the_run_and_the_next_one_answers_it() {
         ),
         (&json!("tool_call"), &json!("file-system__write"))
     );
-    let call = asked
+    let call = interrupted
         .iter()
         .find(|event| event["type"] == "TOOL_CALL_START")
         .unwrap();
     assert_eq!(interrupt["toolCallId"], call["toolCallId"]);
-    // The same run tells of the same question, and another one has to wait.
-    let again = run(&running, input("1", "write")).await;
+    // The same run returns the same approval request, and a different run is rejected until then.
+    let again = run(&server, input("1", "write")).await;
     assert_eq!(
         again.last().unwrap()["outcome"]["interrupts"][0]["id"],
         interrupt["id"]
     );
-    let other = run(&running, input("2", "hi")).await;
+    let other = run(&server, input("2", "hi")).await;
     assert_eq!(
         (kinds(&other), &other[0]["code"]),
         (vec!["RUN_ERROR"], &json!("E_SERVE_CLOSED"))
@@ -189,12 +189,12 @@ async fn a_question_ends_the_run_and_the_next_one_answers_it() {
             json!([{"interruptId": id, "status": "resolved", "payload": {"approved": true}}]);
         input
     };
-    let unknown = run(&running, resume("3", &json!("another"))).await;
+    let unknown = run(&server, resume("3", &json!("another"))).await;
     assert_eq!(kinds(&unknown), ["RUN_ERROR"]);
     let mut covers = resume("3", &interrupt["id"]);
     covers["resume"][0]["payload"] = json!({"answer": "always", "covers": "program"});
-    assert_eq!(kinds(&run(&running, covers).await), ["RUN_ERROR"]);
-    let done = run(&running, resume("3", &interrupt["id"])).await;
+    assert_eq!(kinds(&run(&server, covers).await), ["RUN_ERROR"]);
+    let done = run(&server, resume("3", &interrupt["id"])).await;
     assert_eq!(done.last().unwrap()["outcome"], json!({"type": "success"}));
     let result = done
         .iter()
@@ -208,34 +208,34 @@ async fn a_question_ends_the_run_and_the_next_one_answers_it() {
             .contains("E_TOOL_DENIED"),
         "{result}"
     );
-    // The answer that is sent again is no other answer.
-    let again = run(&running, resume("3", &interrupt["id"])).await;
+    // A repeated answer has no further effect.
+    let again = run(&server, resume("3", &interrupt["id"])).await;
     assert_eq!(
         kinds(&again),
         ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
     );
-    assert_eq!(said(&running, MessageRole::User).await.len(), 1);
+    assert_eq!(texts(&server, MessageRole::User).await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_turn_that_comes_to_nothing_ends_with_an_error() {
+async fn a_failed_or_cancelled_turn_ends_with_an_error() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let failed = run(&running, input("1", "break")).await;
+    let server = TestServer::start(state.path()).await;
+    let failed = run(&server, input("1", "break")).await;
     assert_eq!(failed.last().unwrap()["code"], "E_MODEL_STATUS");
-    let mut slow = running
+    let mut slow = server
         .client
         .follow("/ag-ui/a", &input("2", "slow"))
         .await
         .unwrap();
-    while !crate::support::within(slow.next())
+    while !crate::support::with_timeout(slow.next())
         .await
         .unwrap()
         .unwrap()
         .data
         .contains("STEP_STARTED")
     {}
-    running
+    server
         .client
         .delete("/api/instances/a/t/turn")
         .await
@@ -248,36 +248,36 @@ async fn a_turn_that_comes_to_nothing_ends_with_an_error() {
 }
 
 #[tokio::test]
-async fn the_name_of_the_swarm_means_its_entry_agent() {
+async fn the_swarm_name_selects_its_entry_agent() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let followed = running
+    let server = TestServer::start(state.path()).await;
+    let followed = server
         .client
         .follow("/ag-ui/default", &input("1", "hi"))
         .await;
     assert!(!all(followed.unwrap()).await.is_empty());
-    assert_eq!(said(&running, MessageRole::User).await, ["hi"]);
+    assert_eq!(texts(&server, MessageRole::User).await, ["hi"]);
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_runs_are_rejected() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     for wrong in [
         json!({}),
         json!({"threadId": "", "runId": "1"}),
         json!({"threadId": "t", "runId": 1}),
     ] {
-        let Err(ClientError::Refused(refused)) = running.client.follow("/ag-ui/a", &wrong).await
+        let Err(ClientError::Refused(refused)) = server.client.follow("/ag-ui/a", &wrong).await
         else {
-            panic!("{wrong} was taken");
+            panic!("{wrong} was accepted");
         };
         assert_eq!(refused.code, "E_SERVE_REQUEST");
     }
     let Err(ClientError::Refused(refused)) =
-        running.client.follow("/ag-ui/b", &input("1", "hi")).await
+        server.client.follow("/ag-ui/b", &input("1", "hi")).await
     else {
-        panic!("there is no such agent");
+        panic!("the unknown agent was found");
     };
     assert_eq!(refused.code, "AGENT_NOT_FOUND");
     for empty in [
@@ -286,7 +286,7 @@ async fn what_makes_no_sense_is_refused() {
         json!([{"id": "1", "role": "user", "content": 1}]),
     ] {
         let events = run(
-            &running,
+            &server,
             json!({"threadId": "t", "runId": "1", "messages": empty}),
         )
         .await;
@@ -296,5 +296,5 @@ async fn what_makes_no_sense_is_refused() {
             "{empty}"
         );
     }
-    assert_eq!(running.swarm.instances().await.len(), 0);
+    assert_eq!(server.swarm.instances().await.len(), 0);
 }

@@ -1,4 +1,4 @@
-//! The limit of request bodies, for every route.
+//! Body size limits of all routes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::project::{OneFile, PassingCaseRunner};
+use crate::project::{PassingCaseRunner, SingleFileEditor};
 use crate::studio::EchoRecorder;
-use crate::support::{PROJECT, Running, within};
+use crate::support::{PROJECT, TestServer, with_timeout};
 
-/// Limit of a body in these tests, in bytes.
+/// Body size limit in these tests, in bytes.
 const LIMIT: usize = 2_000;
 
-/// Starts a server with all routes, and with a further one as connections have.
-async fn start(state: &std::path::Path) -> Running {
+/// Starts a server with all routes and with an additional webhook route.
+async fn start(state: &std::path::Path) -> TestServer {
     let limits = ServerLimits {
         body: LIMIT,
         ..ServerLimits::default()
     };
-    let everything = |offer: ServerOptions| ServerOptions {
+    let all_routes = |options: ServerOptions| ServerOptions {
         studio: true,
         recorder: Some(Arc::new(EchoRecorder)),
         runner: Some(Arc::new(PassingCaseRunner)),
-        editor: Some(Arc::new(OneFile)),
+        editor: Some(Arc::new(SingleFileEditor)),
         further: Some(Router::new().route("/connect/c", post(async |_: Bytes| "received"))),
-        ..offer
+        ..options
     };
-    Running::start_offer(state, limits, PROJECT, |builder| builder, everything).await
+    TestServer::start_with_options(state, limits, PROJECT, |builder| builder, all_routes).await
 }
 
 /// Returns the method and path of each operation, and whether it has a request body.
@@ -59,9 +59,9 @@ fn with_values(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Sends a body of twice the limit, with or without a stated length. Returns the status.
-async fn status(running: &Running, method: &str, path: &str, has_length: bool) -> u16 {
-    let token = running.door.token.expose();
+/// Sends a body of twice the limit, with or without `Content-Length`. Returns the status.
+async fn status(server: &TestServer, method: &str, path: &str, has_length: bool) -> u16 {
+    let token = server.endpoint.token.expose();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n"
@@ -74,22 +74,22 @@ async fn status(running: &Running, method: &str, path: &str, has_length: bool) -
             format!("{head}Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n")
         }
     };
-    let mut stream = TcpStream::connect(running.address).await.unwrap();
-    // A server that has refused may have closed its side already.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // The server may already have closed the connection after it rejected the head.
     let _ = stream.write_all(request.as_bytes()).await;
-    // An event stream does not end, so only the first line is read.
+    // Reads only the first line, because an event stream does not end.
     let mut line = String::new();
     let mut reader = BufReader::new(stream);
-    within(reader.read_line(&mut line)).await.unwrap();
+    with_timeout(reader.read_line(&mut line)).await.unwrap();
     let status = line.split(' ').nth(1).and_then(|it| it.parse().ok());
     status.unwrap_or_else(|| panic!("{method} {path}: {line}"))
 }
 
 #[tokio::test]
-async fn every_route_limits_the_body() {
+async fn every_route_limits_its_request_body() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    let document: Value = running.client.get("/openapi.json").await.unwrap();
+    let server = start(state.path()).await;
+    let document: Value = server.client.get("/openapi.json").await.unwrap();
     let operations = operations(&document);
     let with_body: BTreeSet<&str> = operations
         .iter()
@@ -109,11 +109,11 @@ async fn every_route_limits_the_body() {
     }
     for (method, path, has_body) in &operations {
         for has_length in [true, false] {
-            let status = status(&running, method, path, has_length).await;
+            let status = status(&server, method, path, has_length).await;
             let case = format!("{method} {path}, with a length: {has_length}: {status}");
             match has_body {
                 true => assert_eq!(status, 413, "{case}"),
-                // The handler does not read the body.
+                // The handler does not read a body.
                 false => assert!(status < 500, "{case}"),
             }
         }

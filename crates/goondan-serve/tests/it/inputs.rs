@@ -1,11 +1,11 @@
-//! Inputs: accepted once, answered, cancelled.
+//! Inputs: acceptance, answers, and cancellation.
 
 use goondan::event::InputDelivery;
 use goondan_serve::ServerLimits;
 use goondan_serve::client::ClientError;
 use goondan_serve::wire::{InputBody, InputState, InputStatus, InstancesBody, MessagesBody};
 
-use crate::support::{PROJECT, Running, input, within};
+use crate::support::{PROJECT, TestServer, input, with_timeout};
 
 fn code(error: ClientError) -> String {
     match error {
@@ -17,8 +17,8 @@ fn code(error: ClientError) -> String {
 #[tokio::test]
 async fn an_input_is_answered() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let ended = running.ask("hello").await;
+    let server = TestServer::start(state.path()).await;
+    let ended = server.run_turn("hello").await;
     assert_eq!(
         (ended.status, ended.text.as_deref()),
         (InputStatus::Over, Some("hello one two"))
@@ -27,15 +27,15 @@ async fn an_input_is_answered() {
         (ended.agent_name.as_deref(), ended.instance_key.as_deref()),
         (Some("a"), Some("main"))
     );
-    let instances: InstancesBody = running.client.get("/api/instances?agent=a").await.unwrap();
+    let instances: InstancesBody = server.client.get("/api/instances?agent=a").await.unwrap();
     assert_eq!(instances.instances.len(), 1);
-    let messages: MessagesBody = running
+    let messages: MessagesBody = server
         .client
         .get("/api/instances/a/main/messages")
         .await
         .unwrap();
     assert_eq!(messages.messages.last().unwrap().text(), "hello one two");
-    let elsewhere = running
+    let elsewhere = server
         .client
         .get::<MessagesBody>("/api/instances/a/other/messages")
         .await;
@@ -43,39 +43,39 @@ async fn an_input_is_answered() {
 }
 
 #[tokio::test]
-async fn an_input_that_comes_again_is_the_same_input() {
+async fn a_repeated_input_id_returns_the_first_result() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     let named = InputBody {
         id: Some("order-7".to_owned()),
         ..input("hello")
     };
-    let first: InputState = running
+    let first: InputState = server
         .client
         .post("/api/inputs?wait=true", &named)
         .await
         .unwrap();
-    let again: InputState = running
+    let again: InputState = server
         .client
         .post("/api/inputs?wait=true", &named)
         .await
         .unwrap();
     assert_eq!(first.result, again.result);
-    let found: InputState = running.client.get("/api/inputs/order-7").await.unwrap();
+    let found: InputState = server.client.get("/api/inputs/order-7").await.unwrap();
     assert_eq!(found.result, first.result);
-    assert_eq!(running.turns().await, 1);
+    assert_eq!(server.user_message_count().await, 1);
 }
 
 #[tokio::test]
-async fn an_id_is_for_one_conversation() {
+async fn an_open_input_id_is_rejected_in_another_conversation() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     let named = InputBody {
         id: Some("order-8".to_owned()),
         ..input("slow")
     };
-    let first: InputState = running.client.post("/api/inputs", &named).await.unwrap();
-    let again: InputState = running.client.post("/api/inputs", &named).await.unwrap();
+    let first: InputState = server.client.post("/api/inputs", &named).await.unwrap();
+    let again: InputState = server.client.post("/api/inputs", &named).await.unwrap();
     assert_eq!(
         (again.status, again.trace_id),
         (InputStatus::Open, first.trace_id)
@@ -84,74 +84,77 @@ async fn an_id_is_for_one_conversation() {
         instance_key: Some("other".to_owned()),
         ..named
     };
-    let refused = running
+    let refused = server
         .client
         .post::<InputState>("/api/inputs", &elsewhere)
         .await
         .unwrap_err();
     assert_eq!(code(refused), "E_SERVE_REQUEST");
-    running.client.delete("/api/inputs/order-8").await.unwrap();
+    server.client.delete("/api/inputs/order-8").await.unwrap();
 }
 
 #[tokio::test]
-async fn an_input_that_waits_to_join_is_cancelled_without_the_turn() {
+async fn a_queued_steering_input_is_cancelled_without_the_turn() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     let post = async |body: &InputBody| -> InputState {
-        running.client.post("/api/inputs", body).await.unwrap()
+        server.client.post("/api/inputs", body).await.unwrap()
     };
     let slow = post(&input("slow")).await;
     let steering = InputBody {
         delivery: InputDelivery::Steer,
         ..input("only the tests")
     };
-    let waits = post(&steering).await;
+    let waiting = post(&steering).await;
     let path = |id: &str| format!("/api/inputs/{id}");
-    running.client.delete(&path(&waits.id)).await.unwrap();
-    let get = async |id: &str| -> InputState { running.client.get(&path(id)).await.unwrap() };
-    let cancelled = get(&waits.id).await.result.unwrap();
+    server.client.delete(&path(&waiting.id)).await.unwrap();
+    let get = async |id: &str| -> InputState { server.client.get(&path(id)).await.unwrap() };
+    let cancelled = get(&waiting.id).await.result.unwrap();
     assert_eq!(cancelled.error.unwrap().code, "E_TURN_CANCELLED");
     assert_eq!(get(&slow.id).await.status, InputStatus::Open);
-    running.client.delete(&path(&slow.id)).await.unwrap();
+    server.client.delete(&path(&slow.id)).await.unwrap();
 }
 
 #[tokio::test]
-async fn inputs_are_cancelled_while_they_run_and_while_they_wait() {
+async fn running_and_waiting_inputs_can_be_cancelled() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let runs: InputState = running
+    let server = TestServer::start(state.path()).await;
+    let running_input: InputState = server
         .client
         .post("/api/inputs", &input("slow"))
         .await
         .unwrap();
-    let waits: InputState = running
+    let waiting_input: InputState = server
         .client
         .post("/api/inputs", &input("behind"))
         .await
         .unwrap();
     assert_eq!(
-        (runs.status, waits.status),
+        (running_input.status, waiting_input.status),
         (InputStatus::Open, InputStatus::Open)
     );
-    for id in [&waits.id, &runs.id] {
-        let following = running
+    for id in [&waiting_input.id, &running_input.id] {
+        let following = server
             .client
             .events(&format!("/api/inputs/{id}/events"))
             .await
             .unwrap();
-        running
+        server
             .client
             .delete(&format!("/api/inputs/{id}"))
             .await
             .unwrap();
-        let last = within(crate::support::all(following)).await.pop().unwrap();
+        let last = with_timeout(crate::support::all(following))
+            .await
+            .pop()
+            .unwrap();
         assert_eq!(last.name, "result");
         let ended: InputState = serde_json::from_str(&last.data).unwrap();
         let result = ended.result.unwrap();
         assert_eq!(result.error.unwrap().code, "E_TURN_CANCELLED");
         assert_eq!(
             code(
-                running
+                server
                     .client
                     .delete(&format!("/api/inputs/{id}"))
                     .await
@@ -161,38 +164,35 @@ async fn inputs_are_cancelled_while_they_run_and_while_they_wait() {
         );
     }
     assert_eq!(
-        code(
-            running
-                .client
-                .delete("/api/inputs/never")
-                .await
-                .unwrap_err()
-        ),
+        code(server.client.delete("/api/inputs/never").await.unwrap_err()),
         "E_SERVE_NOT_FOUND"
     );
-    // What waited has left nothing behind.
-    assert_eq!(running.turns().await, 1);
+    // The waiting input is not part of the conversation.
+    assert_eq!(server.user_message_count().await, 1);
     assert_eq!(
-        running.ask("hello").await.text.as_deref(),
+        server.run_turn("hello").await.text.as_deref(),
         Some("hello one two")
     );
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_inputs_are_rejected() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     let send = |body: InputBody| {
-        running
+        server
             .client
             .post::<InputState>("/api/inputs", Box::leak(Box::new(body)))
     };
     assert_eq!(code(send(input("")).await.unwrap_err()), "E_SERVE_REQUEST");
-    let stranger = InputBody {
+    let unknown_agent = InputBody {
         agent: Some("nobody".to_owned()),
         ..input("hi")
     };
-    assert_eq!(code(send(stranger).await.unwrap_err()), "AGENT_NOT_FOUND");
+    assert_eq!(
+        code(send(unknown_agent).await.unwrap_err()),
+        "AGENT_NOT_FOUND"
+    );
     let mut reserved = input("hi");
     reserved
         .metadata
@@ -201,15 +201,15 @@ async fn what_makes_no_sense_is_refused() {
         code(send(reserved).await.unwrap_err()),
         "AGENT_EVENT_RESERVED"
     );
-    assert_eq!(running.swarm.instances().await, []);
-    running.service.drain();
+    assert_eq!(server.swarm.instances().await, []);
+    server.service.drain();
     assert_eq!(code(send(input("hi")).await.unwrap_err()), "SWARM_STOPPING");
 }
 
 #[tokio::test]
-async fn the_id_of_an_input_is_of_no_use_in_another_conversation() {
+async fn a_finished_input_id_is_rejected_in_another_conversation() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     let named = InputBody {
         id: Some("order-7".to_owned()),
         ..input("hello")
@@ -219,7 +219,7 @@ async fn the_id_of_an_input_is_of_no_use_in_another_conversation() {
         ..named.clone()
     };
     let post = async |body: &InputBody| -> Result<InputState, ClientError> {
-        running.client.post("/api/inputs?wait=true", body).await
+        server.client.post("/api/inputs?wait=true", body).await
     };
     let first = post(&named).await.unwrap();
     assert_eq!(code(post(&foreign).await.unwrap_err()), "E_SERVE_REQUEST");
@@ -227,14 +227,14 @@ async fn the_id_of_an_input_is_of_no_use_in_another_conversation() {
 }
 
 #[tokio::test]
-async fn an_input_comes_again_after_its_messages_were_removed() {
+async fn an_input_id_is_remembered_after_its_messages_are_removed() {
     let state = tempfile::tempdir().unwrap();
     let window = "extensions: [{ref: Extension/message-window, config: {maxMessages: 1}}]";
     let project = PROJECT.replace("tools: [", &format!("{window}\n  tools: ["));
     let limits = ServerLimits::default();
-    let running = Running::start_project(state.path(), limits, &project, |builder| builder).await;
+    let server = TestServer::start_project(state.path(), limits, &project, |builder| builder).await;
     let post = async |body: &InputBody| -> Result<InputState, ClientError> {
-        running.client.post("/api/inputs?wait=true", body).await
+        server.client.post("/api/inputs?wait=true", body).await
     };
     let named = |instance_key: Option<&str>| InputBody {
         id: Some("order-9".to_owned()),
@@ -243,7 +243,7 @@ async fn an_input_comes_again_after_its_messages_were_removed() {
     };
     let first = post(&named(None)).await.unwrap();
     post(&input("next")).await.unwrap();
-    let kept: MessagesBody = running
+    let kept: MessagesBody = server
         .client
         .get("/api/instances/a/main/messages")
         .await

@@ -1,15 +1,16 @@
-//! MCP sessions in the form that public clients hold, over HTTP.
+//! MCP sessions over HTTP with the requests of public clients.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::bodies::{ALL, JSON, RawResponse};
-use crate::support::{Running, within};
+use crate::request_encoding::{ACCEPT_ALL, JSON, RawResponse};
+use crate::support::{TestServer, with_timeout};
 
-/// A client with the parameters of its `initialize` request.
+/// Public MCP client and its requests.
 struct McpClient {
     name: &'static str,
+    /// Parameters of the `initialize` request.
     initialize: Value,
     /// Requests after the handshake: the method and its parameters.
     requests: Vec<(&'static str, Value)>,
@@ -93,7 +94,7 @@ fn clients() -> [McpClient; 6] {
     ]
 }
 
-/// Returns the response with that id, from JSON or from an event stream.
+/// Returns the response with the id, from a JSON body or an event stream.
 fn answer(response: &RawResponse, id: u64) -> Value {
     let lines = response.body.lines();
     let data = lines.map(|line| line.strip_prefix("data: ").unwrap_or(line));
@@ -104,7 +105,7 @@ fn answer(response: &RawResponse, id: u64) -> Value {
 
 fn message(id: u64, method: &str, params: &Value) -> Vec<u8> {
     let mut message = json!({"method": method, "jsonrpc": "2.0", "id": id});
-    // Clients leave absent parameters out.
+    // Clients omit `params` if a method has none.
     if !params.is_null() {
         message["params"] = params.clone();
     }
@@ -112,29 +113,31 @@ fn message(id: u64, method: &str, params: &Value) -> Vec<u8> {
 }
 
 /// Opens the stream of a session, and returns its head.
-async fn stream_head(running: &Running, session: &str) -> String {
-    let token = running.door.token.expose();
+async fn stream_head(server: &TestServer, session: &str) -> String {
+    let token = server.endpoint.token.expose();
     let request = format!(
         "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\n\
          Mcp-Session-Id: {session}\r\n\r\n"
     );
-    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = String::new();
     while !head.contains("\r\n\r\n") {
         let mut bytes = [0; 1024];
-        let length = within(stream.read(&mut bytes)).await.unwrap();
+        let length = with_timeout(stream.read(&mut bytes)).await.unwrap();
         assert!(length > 0, "{head}");
         head.push_str(&String::from_utf8_lossy(&bytes[..length]));
     }
     head.to_lowercase()
 }
 
-/// Begins the session of a client, and returns its id.
-async fn begin(running: &Running, client: &McpClient, version: &str) -> String {
+/// Starts the session of a client, and returns its id.
+async fn begin(server: &TestServer, client: &McpClient, version: &str) -> String {
     let name = client.name;
     let body = message(0, "initialize", &client.initialize);
-    let begun = running.request("POST /mcp", &[JSON, ALL], &body).await;
+    let begun = server
+        .request("POST /mcp", &[JSON, ACCEPT_ALL], &body)
+        .await;
     assert_eq!(begun.status, 200, "{name}: {}", begun.body);
     let result = &answer(&begun, 0)["result"];
     assert_eq!(result["protocolVersion"], version, "{name}");
@@ -148,13 +151,13 @@ async fn begin(running: &Running, client: &McpClient, version: &str) -> String {
 }
 
 /// Checks the requests of a client within its session.
-async fn check_requests(running: &Running, client: &McpClient, headers: &[(&str, &str)]) {
+async fn check_requests(server: &TestServer, client: &McpClient, headers: &[(&str, &str)]) {
     let name = client.name;
     for (id, (method, params)) in (1..).zip(&client.requests) {
         let body = message(id, method, params);
-        let response = running.request("POST /mcp", headers, &body).await;
+        let response = server.request("POST /mcp", headers, &body).await;
         let answer = answer(&response, id);
-        // Clients also ask for lists that the server does not state, and expect this code then.
+        // Clients also request lists that the server does not support, and accept this error code.
         if !matches!(*method, "tools/list" | "ping") {
             assert_eq!(
                 answer["error"]["code"], -32_601,
@@ -175,42 +178,42 @@ async fn check_requests(running: &Running, client: &McpClient, headers: &[(&str,
 }
 
 /// Checks a whole session of a client.
-async fn check(running: &Running, client: &McpClient) {
+async fn check(server: &TestServer, client: &McpClient) {
     let name = client.name;
     let version = client.initialize["protocolVersion"].as_str().unwrap();
-    let session = begin(running, client, version).await;
-    let mut headers = vec![JSON, ALL, ("Mcp-Session-Id", &session)];
-    // The first revision has no such header.
+    let session = begin(server, client, version).await;
+    let mut headers = vec![JSON, ACCEPT_ALL, ("Mcp-Session-Id", &session)];
+    // The protocol revision 2024-11-05 does not define the header `Mcp-Protocol-Version`.
     if version != "2024-11-05" {
         headers.push(("Mcp-Protocol-Version", version));
     }
     let initialized = br#"{"method":"notifications/initialized","jsonrpc":"2.0"}"#;
-    let noted = running.request("POST /mcp", &headers, initialized).await;
+    let noted = server.request("POST /mcp", &headers, initialized).await;
     assert_eq!(noted.status, 202, "{name}: {}", noted.body);
-    let head = stream_head(running, &session).await;
+    let head = stream_head(server, &session).await;
     assert!(
         head.contains("200 ok") && head.contains("text/event-stream"),
         "{name}: {head}"
     );
-    check_requests(running, client, &headers).await;
+    check_requests(server, client, &headers).await;
     let call =
         json!({"name": "ask_a", "arguments": {"message": "hi"}, "_meta": {"progressToken": 9}});
     let body = message(9, "tools/call", &call);
-    let called = running.request("POST /mcp", &headers, &body).await;
+    let called = server.request("POST /mcp", &headers, &body).await;
     let result = &answer(&called, 9)["result"];
     assert_eq!(
         result["content"][0]["text"], "hi one two",
         "{name}: {result}"
     );
-    let ended = running.request("DELETE /mcp", &headers, b"").await;
+    let ended = server.request("DELETE /mcp", &headers, b"").await;
     assert_eq!(ended.status, 204, "{name}: {}", ended.body);
 }
 
 #[tokio::test]
-async fn public_clients_hold_a_session() {
+async fn public_mcp_clients_complete_a_session() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     for client in clients() {
-        check(&running, &client).await;
+        check(&server, &client).await;
     }
 }

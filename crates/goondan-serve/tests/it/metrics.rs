@@ -1,9 +1,9 @@
-//! What Prometheus reads.
+//! Metrics for Prometheus.
 
 use goondan::event::FinishReason;
 use goondan_serve::ServerLimits;
 
-use crate::support::{Running, within};
+use crate::support::{TestServer, with_timeout};
 
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
@@ -31,15 +31,15 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 "#;
 
-impl Running {
-    /// The counts, once `line` is among them.
+impl TestServer {
+    /// Waits until the metrics contain `line`, and returns all metrics.
     async fn counts_with(&self, line: &str) -> String {
-        let token = self.door.token.expose();
+        let token = self.endpoint.token.expose();
         let request = format!(
             "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
              Accept: application/openmetrics-text\r\nConnection: close\r\n\r\n"
         );
-        within(async {
+        with_timeout(async {
             loop {
                 let counts = self.raw(request.as_bytes()).await;
                 if counts.lines().any(|counted| counted == line) {
@@ -53,21 +53,21 @@ impl Running {
 }
 
 #[tokio::test]
-async fn what_a_swarm_does_is_counted() {
+async fn turns_model_calls_and_tool_calls_are_counted() {
     let state = tempfile::tempdir().unwrap();
-    let running =
-        Running::start_project(state.path(), ServerLimits::default(), PROJECT, |builder| {
+    let server =
+        TestServer::start_project(state.path(), ServerLimits::default(), PROJECT, |builder| {
             builder
         })
         .await;
-    let ended = running.ask("invent a tool").await;
+    let ended = server.run_turn("invent a tool").await;
     assert_eq!(
         ended.result.unwrap().finish_reason,
         FinishReason::TextResponse
     );
-    let ended = running.ask("break").await;
+    let ended = server.run_turn("break").await;
     assert_eq!(ended.result.unwrap().finish_reason, FinishReason::Error);
-    let counts = running
+    let counts = server
         .counts_with(r#"gdn_turns_total{agent="a",finish_reason="error"} 1"#)
         .await;
     for line in [
@@ -98,6 +98,6 @@ async fn what_a_swarm_does_is_counted() {
     );
     assert!(
         !counts.contains("made__up"),
-        "what a model writes is no label"
+        "tool names that a model invents are not labels"
     );
 }

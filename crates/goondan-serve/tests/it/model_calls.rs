@@ -1,4 +1,4 @@
-//! Recorded model calls: their content, their limit, and their masks.
+//! Recorded model calls: content, limit, and masked secrets.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use goondan_serve::{ServerLimits, ServerOptions};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::{PROJECT, Running, input};
+use crate::support::{PROJECT, TestServer, input};
 
-/// Key of the model, which no response may contain.
+/// API key of the model, which no response may contain.
 const KEY: &str = "sk-secret-0123456789";
 
-/// Starts a provider that answers each call with a text that contains the key, and returns its URL.
+/// Starts a mock provider whose answers contain the API key. Returns its URL.
 async fn provider() -> String {
     let chunk = json!({
         "choices": [{"index": 0, "delta": {"content": format!("the key is {KEY}")}, "finish_reason": "stop"}],
@@ -34,8 +34,8 @@ async fn provider() -> String {
     format!("http://{address}/v1")
 }
 
-/// Starts a swarm whose policy has `telemetry`, with the studio if `has_studio`.
-async fn start(state: &Path, telemetry: &str, has_studio: bool) -> Running {
+/// Starts a server whose swarm policy has `telemetry`, with the studio if `has_studio`.
+async fn start(state: &Path, telemetry: &str, has_studio: bool) -> TestServer {
     let model = format!(
         "  provider: openai-compatible\n  model: any\n  endpoint: {}\n  apiKey: {{valueFrom: {{env: DESK_KEY}}}}\n---\n",
         provider().await
@@ -47,44 +47,44 @@ async fn start(state: &Path, telemetry: &str, has_studio: bool) -> Running {
         &format!("agents: [{{ref: Agent/a}}], policy: {{telemetry: {telemetry}}}}}"),
     );
     let key = ("DESK_KEY".to_owned(), KEY.to_owned());
-    Running::start_offer(
+    TestServer::start_with_options(
         state,
         ServerLimits::default(),
         &project,
         |builder| builder.environment(Environment::from_iter([key])),
-        |offer| ServerOptions {
+        |options| ServerOptions {
             studio: has_studio,
-            ..offer
+            ..options
         },
     )
     .await
 }
 
 /// Sends an input and waits for the end of its turn.
-async fn send(running: &Running, text: &str) {
+async fn send(server: &TestServer, text: &str) {
     let path = "/api/inputs?wait=true";
-    let _: InputState = running.client.post(path, &input(text)).await.unwrap();
+    let _: InputState = server.client.post(path, &input(text)).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_latest_calls_are_recorded_without_secrets() {
+async fn the_latest_model_calls_are_recorded_without_secrets() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path(), "{modelCalls: 2}", true).await;
+    let server = start(state.path(), "{modelCalls: 2}", true).await;
     for text in ["first", "second", &format!("third, {KEY}")] {
-        send(&running, text).await;
+        send(&server, text).await;
     }
-    let listed: ModelCallsBody = running.client.get("/api/model-calls").await.unwrap();
+    let listed: ModelCallsBody = server.client.get("/api/model-calls").await.unwrap();
     assert_eq!((listed.limit, listed.calls.len()), (2, 2));
     let span = listed.calls[1]["spanId"].as_str().unwrap();
     let path = format!("/api/model-calls/{span}");
-    let call: ModelCallBody = running.client.get(&path).await.unwrap();
+    let call: ModelCallBody = server.client.get(&path).await.unwrap();
     let (request, response) = (&call.call["request"], &call.call["response"]);
     assert_eq!(request["messages"].as_array().unwrap().len(), 5, "{call:?}");
     assert_ne!(request["tools"], json!([]));
     assert_eq!(response["finishReason"], "stop");
     assert_eq!(response["usage"]["promptTokens"], 9);
     let path = format!("{path}/http");
-    let http: HttpExchangeBody = running.client.get(&path).await.unwrap();
+    let http: HttpExchangeBody = server.client.get(&path).await.unwrap();
     let http = &http.exchange;
     assert_eq!(http["status"], 200);
     assert!(http["body"].as_str().unwrap().contains("third"), "{http}");
@@ -98,15 +98,15 @@ async fn the_latest_calls_are_recorded_without_secrets() {
 }
 
 #[tokio::test]
-async fn no_call_is_recorded_if_the_policy_or_a_missing_studio_switches_it_off() {
+async fn model_calls_are_not_recorded_without_policy_or_studio() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(&state.path().join("off"), "{modelCalls: 0}", true).await;
-    send(&running, "hello").await;
-    let listed: ModelCallsBody = running.client.get("/api/model-calls").await.unwrap();
+    let server = start(&state.path().join("off"), "{modelCalls: 0}", true).await;
+    send(&server, "hello").await;
+    let listed: ModelCallsBody = server.client.get("/api/model-calls").await.unwrap();
     assert_eq!((listed.limit, listed.calls.len()), (0, 0));
-    let running = start(&state.path().join("without"), "{modelCalls: 5}", false).await;
-    send(&running, "hello").await;
-    assert!(running.swarm.model_calls().all().is_empty());
-    let listed = running.client.get::<ModelCallsBody>("/api/model-calls");
+    let server = start(&state.path().join("without"), "{modelCalls: 5}", false).await;
+    send(&server, "hello").await;
+    assert!(server.swarm.model_calls().all().is_empty());
+    let listed = server.client.get::<ModelCallsBody>("/api/model-calls");
     assert!(listed.await.is_err(), "the route needs the studio");
 }

@@ -1,4 +1,4 @@
-//! Test cases and files of the project: routes exist only with their port.
+//! Routes for test cases and project files, which exist only if their port is set.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use goondan_serve::{CaseRunner, ProjectEditor, ServerLimits, ServerOptions};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::support::{PROJECT, Running};
+use crate::support::{PROJECT, TestServer};
 
-/// Passes each test case with a name, and refuses to run all.
+/// Runner that passes each named test case and rejects a run of all test cases.
 #[derive(Debug)]
 pub(crate) struct PassingCaseRunner;
 
@@ -55,11 +55,11 @@ impl CaseRunner for PassingCaseRunner {
     }
 }
 
-/// Has one file, whose hash is `h`.
+/// Editor with one file, whose hash is `h`.
 #[derive(Debug)]
-pub(crate) struct OneFile;
+pub(crate) struct SingleFileEditor;
 
-impl ProjectEditor for OneFile {
+impl ProjectEditor for SingleFileEditor {
     fn list(&self) -> BoxFuture<'_, Result<ProjectFilesBody, Diagnostic>> {
         ready(Ok(ProjectFilesBody::default())).boxed()
     }
@@ -90,28 +90,31 @@ impl ProjectEditor for OneFile {
 
 async fn start(
     state: &std::path::Path,
-    offer: impl FnOnce(ServerOptions) -> ServerOptions,
-) -> Running {
+    configure: impl FnOnce(ServerOptions) -> ServerOptions,
+) -> TestServer {
     let studio = |options: ServerOptions| ServerOptions {
         studio: true,
-        ..offer(options)
+        ..configure(options)
     };
     let limits = ServerLimits::default();
-    Running::start_offer(state, limits, PROJECT, |builder| builder, studio).await
+    TestServer::start_with_options(state, limits, PROJECT, |builder| builder, studio).await
 }
 
-/// Sends a request with these header lines, and returns the whole response.
-async fn request(running: &Running, line: &str, headers: &str, body: &str) -> String {
+/// Sends a request with the header lines, and returns the whole response.
+async fn request(server: &TestServer, line: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     let request = format!(
         "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n{headers}Connection: close\r\n\r\n{body}"
     );
-    running.raw(request.as_bytes()).await
+    server.raw(request.as_bytes()).await
 }
 
-fn authorization(running: &Running) -> String {
-    format!("Authorization: Bearer {}\r\n", running.door.token.expose())
+fn authorization(server: &TestServer) -> String {
+    format!(
+        "Authorization: Bearer {}\r\n",
+        server.endpoint.token.expose()
+    )
 }
 
 const SAVE: &str = "PUT /api/project/file";
@@ -119,10 +122,10 @@ const RUN: &str = "POST /api/cases/run";
 const EDIT: &str = r#"{"path": "goondan.yaml", "text": "x", "hash": "h"}"#;
 
 #[tokio::test]
-async fn without_an_editor_its_routes_do_not_exist() {
+async fn editor_and_case_routes_are_missing_without_their_ports() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path(), |offer| offer).await;
-    let token = authorization(&running);
+    let server = start(state.path(), |options| options).await;
+    let token = authorization(&server);
     for (line, body) in [
         ("GET /api/project/files", ""),
         ("GET /api/project/file?path=goondan.yaml", ""),
@@ -131,26 +134,26 @@ async fn without_an_editor_its_routes_do_not_exist() {
         ("GET /api/cases", ""),
         (RUN, "{}"),
     ] {
-        let response = request(&running, line, &token, body).await;
+        let response = request(&server, line, &token, body).await;
         assert!(response.starts_with("HTTP/1.1 404"), "{line}: {response}");
     }
     let path = "/api/studio/features";
-    let features: StudioFeaturesBody = running.client.get(path).await.unwrap();
+    let features: StudioFeaturesBody = server.client.get(path).await.unwrap();
     let (cases, edit) = (false, false);
     assert_eq!(features, StudioFeaturesBody { cases, edit });
-    let document: Value = running.client.get("/openapi.json").await.unwrap();
+    let document: Value = server.client.get("/openapi.json").await.unwrap();
     assert!(document["paths"].get("/api/project/file").is_none());
 }
 
 #[tokio::test]
-async fn a_file_is_written_only_with_the_token_the_origin_and_the_hash() {
+async fn saving_a_file_requires_token_origin_and_hash() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path(), |offer| ServerOptions {
-        editor: Some(Arc::new(OneFile)),
-        ..offer
+    let server = start(state.path(), |options| ServerOptions {
+        editor: Some(Arc::new(SingleFileEditor)),
+        ..options
     })
     .await;
-    let token = authorization(&running);
+    let token = authorization(&server);
     let stale = EDIT.replace(r#""h""#, r#""old""#);
     let foreign = format!("{token}Origin: http://evil.example\r\n");
     for (headers, body, status) in [
@@ -160,27 +163,27 @@ async fn a_file_is_written_only_with_the_token_the_origin_and_the_hash() {
         (&token, &stale, "412"),
         (&token, r#"{"path": "goondan.yaml", "text": "x"}"#, "400"),
     ] {
-        let response = request(&running, SAVE, headers, body).await;
+        let response = request(&server, SAVE, headers, body).await;
         let expected = format!("HTTP/1.1 {status}");
         assert!(response.starts_with(&expected), "{status}: {response}");
     }
-    // A browser sends no request with this method for pages of other origins, even allowed ones.
+    // CORS does not allow PUT, so pages of other origins cannot save files, even allowed origins.
     let preflight = format!("{foreign}Access-Control-Request-Method: PUT\r\n");
-    let response = request(&running, "OPTIONS /api/project/file", &preflight, "").await;
+    let response = request(&server, "OPTIONS /api/project/file", &preflight, "").await;
     let allowed = "access-control-allow-methods: GET,POST,DELETE\r\n";
     assert!(response.contains(allowed), "{response}");
 }
 
 #[tokio::test]
-async fn results_of_test_cases_arrive_as_events() {
+async fn test_case_results_arrive_as_events() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path(), |offer| ServerOptions {
+    let server = start(state.path(), |options| ServerOptions {
         runner: Some(Arc::new(PassingCaseRunner)),
-        ..offer
+        ..options
     })
     .await;
-    let token = authorization(&running);
-    let response = request(&running, RUN, &token, r#"{"cases": ["a", "b"]}"#).await;
+    let token = authorization(&server);
+    let response = request(&server, RUN, &token, r#"{"cases": ["a", "b"]}"#).await;
     assert!(response.contains("text/event-stream"), "{response}");
     for part in [
         r#"event: case"#,
@@ -191,9 +194,9 @@ async fn results_of_test_cases_arrive_as_events() {
     ] {
         assert!(response.contains(part), "{part}: {response}");
     }
-    let refused = request(&running, RUN, &token, "{}").await;
+    let refused = request(&server, RUN, &token, "{}").await;
     assert!(refused.contains("event: error"), "{refused}");
     assert!(refused.contains("The project is not trusted."), "{refused}");
-    let without_token = request(&running, RUN, "", "{}").await;
+    let without_token = request(&server, RUN, "", "{}").await;
     assert!(without_token.starts_with("HTTP/1.1 401"), "{without_token}");
 }

@@ -4,10 +4,10 @@ use goondan::ids::InstanceId;
 use goondan::spec::Environment;
 use goondan_serve::ServerLimits;
 use goondan_serve::client::ClientError;
-use goondan_serve::wire::{InputState, InstancesBody, StatesBody, TitleBody};
+use goondan_serve::wire::{InstancesBody, StatesBody, TitleBody};
 use serde_json::{Value, json};
 
-use crate::support::{PROJECT, Running, input, within};
+use crate::support::{PROJECT, TestServer, input, with_timeout};
 
 const MAIN: &str = "/api/instances/a/main";
 
@@ -18,43 +18,43 @@ fn code(refused: ClientError) -> String {
     }
 }
 
-/// Sets a title, and returns it as it is stored.
-async fn rename(running: &Running, title: &str) -> Result<String, ClientError> {
+/// Sets the title of the main conversation, and returns the stored title.
+async fn rename(server: &TestServer, title: &str) -> Result<String, ClientError> {
     let body = json!({"title": title});
     let path = format!("{MAIN}/title");
-    let set: TitleBody = running.client.post(&path, &body).await?;
+    let set: TitleBody = server.client.post(&path, &body).await?;
     Ok(set.title)
 }
 
-async fn titles(running: &Running) -> Vec<Value> {
-    let listed: InstancesBody = running.client.get("/api/instances").await.unwrap();
+async fn titles(server: &TestServer) -> Vec<Value> {
+    let listed: InstancesBody = server.client.get("/api/instances").await.unwrap();
     let mut metas = listed.instances;
     metas.iter_mut().map(|meta| meta["title"].take()).collect()
 }
 
 #[tokio::test]
-async fn a_title_is_kept_with_its_conversation() {
+async fn a_title_is_stored_with_its_conversation() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     assert_eq!(
-        code(rename(&running, "Bees").await.unwrap_err()),
+        code(rename(&server, "Bees").await.unwrap_err()),
         "INSTANCE_NOT_FOUND"
     );
-    running.ask("one").await;
-    assert_eq!(titles(&running).await, [Value::Null]);
-    assert_eq!(rename(&running, " Bees\n fly ").await.unwrap(), "Bees fly");
-    running.ask("two").await;
-    assert_eq!(titles(&running).await, [json!("Bees fly")]);
+    server.run_turn("one").await;
+    assert_eq!(titles(&server).await, [Value::Null]);
+    assert_eq!(rename(&server, " Bees\n fly ").await.unwrap(), "Bees fly");
+    server.run_turn("two").await;
+    assert_eq!(titles(&server).await, [json!("Bees fly")]);
     assert_eq!(
-        code(rename(&running, &"b".repeat(201)).await.unwrap_err()),
+        code(rename(&server, &"b".repeat(201)).await.unwrap_err()),
         "E_SERVE_REQUEST"
     );
-    running.kill().await;
+    server.kill().await;
 
-    let running = Running::start(state.path()).await;
-    assert_eq!(titles(&running).await, [json!("Bees fly")]);
-    assert_eq!(rename(&running, "  ").await.unwrap(), "");
-    assert_eq!(titles(&running).await, [Value::Null]);
+    let server = TestServer::start(state.path()).await;
+    assert_eq!(titles(&server).await, [json!("Bees fly")]);
+    assert_eq!(rename(&server, "  ").await.unwrap(), "");
+    assert_eq!(titles(&server).await, [Value::Null]);
 }
 
 /// Returns `PROJECT` with an agent that writes a task list and searches for a tool.
@@ -74,7 +74,7 @@ fn project_with_states() -> String {
 async fn states_of_extensions_and_tools_are_listed_without_secrets() {
     let state = tempfile::tempdir().unwrap();
     let key = ("DESK_KEY".to_owned(), "0a1b2c3d4e5f".to_owned());
-    let running = Running::start_project(
+    let server = TestServer::start_project(
         state.path(),
         ServerLimits::default(),
         &project_with_states(),
@@ -82,13 +82,13 @@ async fn states_of_extensions_and_tools_are_listed_without_secrets() {
     )
     .await;
     let path = format!("{MAIN}/states");
-    let missing = running.client.get::<StatesBody>(&path).await;
+    let missing = server.client.get::<StatesBody>(&path).await;
     assert_eq!(code(missing.unwrap_err()), "INSTANCE_NOT_FOUND");
-    running.ask("one").await;
-    let none: StatesBody = running.client.get(&path).await.unwrap();
+    server.run_turn("one").await;
+    let none: StatesBody = server.client.get(&path).await.unwrap();
     assert_eq!(none.states, [] as [Value; 0]);
-    running.ask("plan").await;
-    let stored: StatesBody = running.client.get(&path).await.unwrap();
+    server.run_turn("plan").await;
+    let stored: StatesBody = server.client.get(&path).await.unwrap();
     let owners: Vec<_> = stored
         .states
         .iter()
@@ -108,11 +108,11 @@ async fn states_of_extensions_and_tools_are_listed_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_conversation_is_exported_as_lines() {
+async fn a_conversation_is_exported_as_json_lines() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    running.ask("one").await;
-    let token = running.door.token.expose();
+    let server = TestServer::start(state.path()).await;
+    server.run_turn("one").await;
+    let token = server.endpoint.token.expose();
     let get = |path: &str| {
         format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
@@ -120,7 +120,7 @@ async fn a_conversation_is_exported_as_lines() {
         )
     };
     let path = format!("{MAIN}/export");
-    let response = running.raw(get(&path).as_bytes()).await;
+    let response = server.raw(get(&path).as_bytes()).await;
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     assert!(
         head.contains("content-type: application/jsonl"),
@@ -133,7 +133,7 @@ async fn a_conversation_is_exported_as_lines() {
     assert_eq!(lines[0]["format"], "goondan-instance");
     assert_eq!(lines[0]["messages"], lines.len() - 1);
     assert_eq!(lines[1]["data"]["content"][0]["text"], "one");
-    let response = running
+    let response = server
         .raw(get("/api/instances/a/none/export").as_bytes())
         .await;
     assert!(response.starts_with("HTTP/1.1 404"), "{response}");
@@ -142,55 +142,55 @@ async fn a_conversation_is_exported_as_lines() {
 #[tokio::test]
 async fn an_idle_conversation_is_deleted_with_its_data() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     let main = InstanceId::new("a", "main");
-    running.ask("one").await;
-    rename(&running, "Bees").await.unwrap();
-    let directory = running.swarm.workspace_dir().join("instances");
+    server.run_turn("one").await;
+    rename(&server, "Bees").await.unwrap();
+    let directory = server.swarm.workspace_dir().join("instances");
     let count = || std::fs::read_dir(&directory).unwrap().count();
     assert_eq!(count(), 1);
-    let slow: Value = running
+    let slow: Value = server
         .client
         .post("/api/inputs", &input("slow"))
         .await
         .unwrap();
-    let refused = running.client.delete(MAIN).await.unwrap_err();
+    let refused = server.client.delete(MAIN).await.unwrap_err();
     assert_eq!(code(refused), "AGENT_TURN_RUNNING");
-    running
+    server
         .client
         .delete(&format!("/api/inputs/{}", slow["id"].as_str().unwrap()))
         .await
         .unwrap();
-    within(async {
-        while running.client.delete(MAIN).await.is_err() {
+    with_timeout(async {
+        while server.client.delete(MAIN).await.is_err() {
             tokio::task::yield_now().await;
         }
     })
     .await;
     assert_eq!(count(), 0);
-    assert!(!running.swarm.has_instance(&main).await);
-    let refused = running.client.delete(MAIN).await.unwrap_err();
+    assert!(!server.swarm.has_instance(&main).await);
+    let refused = server.client.delete(MAIN).await.unwrap_err();
     assert_eq!(code(refused), "INSTANCE_NOT_FOUND");
-    running.ask("two").await;
-    assert_eq!(running.turns().await, 1);
-    assert_eq!(titles(&running).await, [Value::Null]);
-    running.client.delete(MAIN).await.unwrap();
-    running.kill().await;
+    server.run_turn("two").await;
+    assert_eq!(server.user_message_count().await, 1);
+    assert_eq!(titles(&server).await, [Value::Null]);
+    server.client.delete(MAIN).await.unwrap();
+    server.kill().await;
 
-    let running = Running::start(state.path()).await;
-    assert_eq!(titles(&running).await, Vec::<Value>::new());
+    let server = TestServer::start(state.path()).await;
+    assert_eq!(titles(&server).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
-async fn the_prompt_of_an_agent_is_shown_with_its_place() {
+async fn an_agent_prompt_is_shown_with_its_file_and_line() {
     let project = crate::support::PROJECT.replace(
         "  tools: [{ref: Tool/file-system}]",
         "  prompt: {system: You keep bees.}\n  tools: [{ref: Tool/file-system}]",
     );
     let state = tempfile::tempdir().unwrap();
     let limits = goondan_serve::ServerLimits::default();
-    let running = Running::start_project(state.path(), limits, &project, |builder| builder).await;
-    let parts: Value = running.client.get("/api/topology").await.unwrap();
+    let server = TestServer::start_project(state.path(), limits, &project, |builder| builder).await;
+    let parts: Value = server.client.get("/api/topology").await.unwrap();
     let line = 1 + project
         .lines()
         .position(|line| line.contains("name: a}"))
@@ -199,7 +199,7 @@ async fn the_prompt_of_an_agent_is_shown_with_its_place() {
         parts["agents"][0]["prompt"],
         json!({"text": "You keep bees.", "file": "goondan.yaml", "line": line})
     );
-    let running = Running::start(tempfile::tempdir().unwrap().path()).await;
-    let parts: Value = running.client.get("/api/topology").await.unwrap();
+    let server = TestServer::start(tempfile::tempdir().unwrap().path()).await;
+    let parts: Value = server.client.get("/api/topology").await.unwrap();
     assert_eq!(parts["agents"][0].get("prompt"), None);
 }

@@ -1,13 +1,13 @@
-//! Streams: complete, in order, and taken up again where they were left.
+//! Event streams: completeness, order, and continuation after a disconnect.
 
 use goondan::event::SwarmEvent;
 use goondan_serve::client::{ClientEvent, ServerEvent};
 use goondan_serve::wire::{InputBody, InputState};
 use serde_json::Value;
 
-use crate::support::{Running, all, input, names, within};
+use crate::support::{TestServer, all, input, names, with_timeout};
 
-/// The numbers of the runtime events among them.
+/// Returns the sequence numbers of the runtime events.
 fn sequences(events: &[ServerEvent]) -> Vec<u64> {
     let sequence = |event: &ServerEvent| {
         serde_json::from_str::<Value>(&event.data).unwrap()["sequence"].as_u64()
@@ -29,10 +29,10 @@ fn text(events: &[ServerEvent]) -> String {
 }
 
 #[tokio::test]
-async fn a_turn_is_told_from_its_beginning_to_its_end() {
+async fn a_stream_contains_all_events_of_a_turn() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let events = all(running
+    let server = TestServer::start(state.path()).await;
+    let events = all(server
         .client
         .follow("/api/inputs", &input("hello"))
         .await
@@ -58,10 +58,10 @@ async fn a_turn_is_told_from_its_beginning_to_its_end() {
 }
 
 #[tokio::test]
-async fn reasoning_and_the_end_of_an_incomplete_answer_are_told() {
+async fn a_stream_contains_reasoning_and_the_finish_reason() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let events = all(running
+    let server = TestServer::start(state.path()).await;
+    let events = all(server
         .client
         .follow("/api/inputs", &input("half"))
         .await
@@ -78,17 +78,17 @@ async fn reasoning_and_the_end_of_an_incomplete_answer_are_told() {
         data(place("result"))["result"]["modelFinishReason"],
         "length"
     );
-    let told = events[place("reasoning.delta")].parse().unwrap();
+    let parsed = events[place("reasoning.delta")].parse().unwrap();
     assert!(
-        matches!(told, ClientEvent::Happened(SwarmEvent::Reasoning { delta, .. }) if delta == "Let me see.")
+        matches!(parsed, ClientEvent::Happened(SwarmEvent::Reasoning { delta, .. }) if delta == "Let me see.")
     );
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_gets_the_rest_and_nothing_twice() {
+async fn a_reconnecting_client_receives_only_later_events() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let whole = all(running
+    let server = TestServer::start(state.path()).await;
+    let whole = all(server
         .client
         .follow("/api/inputs", &input("hello"))
         .await
@@ -96,101 +96,108 @@ async fn a_client_that_comes_back_gets_the_rest_and_nothing_twice() {
     .await;
     let whole = sequences(&whole);
     for (place, after) in whole.iter().enumerate() {
-        let mut rest = running
+        let mut rest = server
             .client
             .events(&format!("/api/events?after={after}"))
             .await
             .unwrap();
         let mut seen = Vec::new();
         while seen.len() < whole.len() - place - 1 {
-            seen.extend(sequences(&[within(rest.next()).await.unwrap().unwrap()]));
+            seen.extend(sequences(&[with_timeout(rest.next())
+                .await
+                .unwrap()
+                .unwrap()]));
         }
         assert_eq!(seen, whole[place + 1..]);
     }
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_after_the_process_has_died_and_so_does_its_stream() {
+async fn a_turn_and_its_stream_resume_after_a_crash() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    let named = InputBody {
+    let server = TestServer::start(state.path()).await;
+    let input_with_id = InputBody {
         id: Some("in-1".to_owned()),
         ..input("slow")
     };
-    let mut stream = running.client.follow("/api/inputs", &named).await.unwrap();
+    let mut stream = server
+        .client
+        .follow("/api/inputs", &input_with_id)
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while !names(&seen).contains(&"step.started") {
-        seen.push(within(stream.next()).await.unwrap().unwrap());
+        seen.push(with_timeout(stream.next()).await.unwrap().unwrap());
     }
     let last = *sequences(&seen).last().unwrap();
-    // Events are written soon, not at once: they are for watching.
-    running
+    // Events are written asynchronously; reading the conversation events waits for the writes.
+    server
         .swarm
         .events(&goondan::ids::InstanceId::new("a", "main"), 0)
         .await
         .unwrap();
-    running.kill().await;
+    server.kill().await;
 
-    let running = Running::start(state.path()).await;
-    let known: InputState = running.client.get("/api/inputs/in-1").await.unwrap();
+    let server = TestServer::start(state.path()).await;
+    let known: InputState = server.client.get("/api/inputs/in-1").await.unwrap();
     assert!(known.result.is_none());
     let path = format!("/api/events?after={last}");
-    let mut rest = running.client.events(&path).await.unwrap();
-    let first = within(rest.next()).await.unwrap().unwrap();
+    let mut rest = server.client.events(&path).await.unwrap();
+    let first = with_timeout(rest.next()).await.unwrap().unwrap();
     assert_eq!(first.name, "turn.started");
     assert!(sequences(&[first])[0] > last);
-    running.client.delete("/api/inputs/in-1").await.unwrap();
-    let ended = all(running
+    server.client.delete("/api/inputs/in-1").await.unwrap();
+    let ended = all(server
         .client
         .events("/api/inputs/in-1/events")
         .await
         .unwrap())
     .await;
     assert_eq!(ended.last().unwrap().name, "result");
-    assert_eq!(running.turns().await, 1);
+    assert_eq!(server.user_message_count().await, 1);
 }
 
 #[tokio::test]
-async fn who_comes_in_the_middle_of_an_answer_gets_all_of_it() {
+async fn an_unread_stream_does_not_block_other_clients() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    // Nobody reads this one: it must hold nobody up.
-    let _unread = running.client.events("/api/events").await.unwrap();
-    let mut watching = running.client.events("/api/events").await.unwrap();
-    let accepted: InputState = running
+    let server = TestServer::start(state.path()).await;
+    // An unread stream must not block other streams.
+    let _unread = server.client.events("/api/events").await.unwrap();
+    let mut watching = server.client.events("/api/events").await.unwrap();
+    let accepted: InputState = server
         .client
         .post("/api/inputs", &input("hello"))
         .await
         .unwrap();
     let mut seen = Vec::new();
     while !names(&seen).contains(&"turn.completed") {
-        seen.push(within(watching.next()).await.unwrap().unwrap());
+        seen.push(with_timeout(watching.next()).await.unwrap().unwrap());
     }
     assert_eq!(text(&seen), "hello one two");
     let path = format!("/api/inputs/{}/events", accepted.id);
     assert_eq!(
-        names(&all(running.client.events(&path).await.unwrap()).await).last(),
+        names(&all(server.client.events(&path).await.unwrap()).await).last(),
         Some(&"result")
     );
 }
 
 #[tokio::test]
-async fn a_turn_that_ends_at_once_is_told_whole_and_one_that_was_over_by_its_result() {
+async fn fast_turns_stream_all_events_and_finished_ones_the_result() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
-    // Many at once: each ends while others begin.
+    let server = TestServer::start(state.path()).await;
+    // Many concurrent turns: some end while others begin.
     for round in 0..20 {
-        let asked = (0..5).map(|number| {
+        let requests = (0..5).map(|number| {
             let key = format!("k{number}");
             let body = InputBody {
                 instance_key: Some(key),
                 id: Some(format!("{round}-{number}")),
                 ..input("hello")
             };
-            let client = running.client.clone();
+            let client = server.client.clone();
             async move { all(client.follow("/api/inputs", &body).await.unwrap()).await }
         });
-        for events in futures::future::join_all(asked).await {
+        for events in futures::future::join_all(requests).await {
             assert_eq!(
                 (names(&events).len(), text(&events).as_str()),
                 (10, "hello one two"),
@@ -204,6 +211,6 @@ async fn a_turn_that_ends_at_once_is_told_whole_and_one_that_was_over_by_its_res
         id: Some("0-0".to_owned()),
         ..input("hello")
     };
-    let events = all(running.client.follow("/api/inputs", &again).await.unwrap()).await;
+    let events = all(server.client.follow("/api/inputs", &again).await.unwrap()).await;
     assert_eq!(names(&events), ["accepted", "result"]);
 }

@@ -1,4 +1,4 @@
-//! The studio: who gets the page, what the browser may do with it, and what it asks for.
+//! The studio: access to the page, security headers, and the routes that the page uses.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use goondan_serve::wire::{
 use goondan_serve::{CaseRecorder, NotRecorded, ServerLimits, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::support::{PROJECT, Running, input};
+use crate::support::{PROJECT, TestServer, input};
 
-async fn start(state: &std::path::Path) -> Running {
-    let studio = |offer: ServerOptions| ServerOptions {
+async fn start(state: &std::path::Path) -> TestServer {
+    let studio = |options: ServerOptions| ServerOptions {
         studio: true,
-        ..offer
+        ..options
     };
-    Running::start_offer(
+    TestServer::start_with_options(
         state,
         ServerLimits::default(),
         PROJECT,
@@ -42,20 +42,20 @@ fn head<'r>(response: &'r str, name: &str) -> &'r str {
         .unwrap_or_default()
 }
 
-async fn get(running: &Running, path: &str, more: &str) -> String {
-    running
+async fn get(server: &TestServer, path: &str, headers: &str) -> String {
+    server
         .raw(
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}Connection: close\r\n\r\n")
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n")
                 .as_bytes(),
         )
         .await
 }
 
 #[tokio::test]
-async fn the_page_loads_nothing_from_elsewhere_and_is_not_sent_twice() {
+async fn the_page_has_a_strict_csp_and_supports_etags() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    let page = get(&running, STUDIO_PATH, "").await;
+    let server = start(state.path()).await;
+    let page = get(&server, STUDIO_PATH, "").await;
     assert!(
         page.starts_with("HTTP/1.1 200") && page.contains("<main"),
         "{page}"
@@ -71,7 +71,7 @@ async fn the_page_loads_nothing_from_elsewhere_and_is_not_sent_twice() {
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(head(&page, "x-content-type-options"), "nosniff");
     let again = get(
-        &running,
+        &server,
         STUDIO_PATH,
         &format!("If-None-Match: {}\r\n", head(&page, "etag")),
     )
@@ -80,37 +80,37 @@ async fn the_page_loads_nothing_from_elsewhere_and_is_not_sent_twice() {
         again.starts_with("HTTP/1.1 304") && again.ends_with("\r\n\r\n"),
         "{again}"
     );
-    let script = get(&running, "/studio/views/swarm.js", "").await;
+    let script = get(&server, "/studio/views/swarm.js", "").await;
     assert_eq!(
         head(&script, "content-type"),
         "text/javascript; charset=utf-8"
     );
     assert!(
-        get(&running, "/studio/../Cargo.toml", "")
+        get(&server, "/studio/../Cargo.toml", "")
             .await
             .starts_with("HTTP/1.1 404")
     );
     assert!(
-        get(&running, "/studio", "")
+        get(&server, "/studio", "")
             .await
             .starts_with("HTTP/1.1 308")
     );
-    let rebound = running
+    let rebound = server
         .raw(b"GET /studio/ HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
         .await;
     assert!(rebound.starts_with("HTTP/1.1 403"), "{rebound}");
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_offer_it_has_none() {
+async fn a_server_without_the_studio_returns_not_found() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path()).await;
+    let server = TestServer::start(state.path()).await;
     assert!(
-        get(&running, STUDIO_PATH, "")
+        get(&server, STUDIO_PATH, "")
             .await
             .starts_with("HTTP/1.1 404")
     );
-    let refused = running
+    let refused = server
         .client
         .post::<CodeBody>("/api/studio/codes", &json!({}))
         .await
@@ -121,28 +121,28 @@ async fn a_server_that_does_not_offer_it_has_none() {
 }
 
 #[tokio::test]
-async fn a_code_lets_one_browser_in() {
+async fn a_sign_in_code_starts_one_browser_session() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    let made: CodeBody = running
+    let server = start(state.path()).await;
+    let code: CodeBody = server
         .client
         .post("/api/studio/codes", &json!({}))
         .await
         .unwrap();
-    assert_eq!(made.path, STUDIO_PATH);
-    let body = serde_json::to_string(&json!({"code": made.code})).unwrap();
-    let begin = |origin: &str| {
+    assert_eq!(code.path, STUDIO_PATH);
+    let body = serde_json::to_string(&json!({"code": code.code})).unwrap();
+    let sign_in = |origin: &str| {
         format!(
             "POST /api/studio/sessions HTTP/1.1\r\nHost: localhost\r\n{origin}Content-Type: application/json\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
     };
-    let foreign = running
-        .raw(begin("Origin: https://evil.example\r\n").as_bytes())
+    let foreign = server
+        .raw(sign_in("Origin: https://evil.example\r\n").as_bytes())
         .await;
     assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
-    let session = running.raw(begin("").as_bytes()).await;
+    let session = server.raw(sign_in("").as_bytes()).await;
     assert!(
         session.starts_with("HTTP/1.1 201") && head(&session, "set-cookie").is_empty(),
         "{session}"
@@ -151,45 +151,40 @@ async fn a_code_lets_one_browser_in() {
         serde_json::from_str(session.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_ne!(
         session.token,
-        running.door.token.expose(),
-        "the token of the server stays with it"
+        server.endpoint.token.expose(),
+        "the session does not reveal the server token"
     );
-    let again = running.raw(begin("").as_bytes()).await;
-    assert!(again.starts_with("HTTP/1.1 401"), "{again}");
+    let repeated = server.raw(sign_in("").as_bytes()).await;
+    assert!(repeated.starts_with("HTTP/1.1 401"), "{repeated}");
     let token = format!("Authorization: Bearer {}\r\n", session.token);
     assert!(
-        get(&running, "/api/swarm", &token)
+        get(&server, "/api/swarm", &token)
             .await
             .starts_with("HTTP/1.1 200")
     );
     let end = format!(
         "DELETE /api/studio/session HTTP/1.1\r\nHost: localhost\r\n{token}Connection: close\r\n\r\n"
     );
+    assert!(server.raw(end.as_bytes()).await.starts_with("HTTP/1.1 204"));
     assert!(
-        running
-            .raw(end.as_bytes())
-            .await
-            .starts_with("HTTP/1.1 204")
-    );
-    assert!(
-        get(&running, "/api/swarm", &token)
+        get(&server, "/api/swarm", &token)
             .await
             .starts_with("HTTP/1.1 401")
     );
 }
 
 #[tokio::test]
-async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
+async fn a_fork_copies_earlier_messages_and_survives_a_restart() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    running.ask("one").await;
-    running.ask("two").await;
+    let server = start(state.path()).await;
+    server.run_turn("one").await;
+    server.run_turn("two").await;
     let main = InstanceId::new("a", "main");
-    let messages = running.swarm.conversation(&main).await.unwrap();
+    let messages = server.swarm.conversation(&main).await.unwrap();
     let fork = ForkBody {
         message_id: Some(messages[1].id.clone()),
     };
-    let forked: ForkedBody = running
+    let forked: ForkedBody = server
         .client
         .post("/api/instances/a/main/fork", &fork)
         .await
@@ -198,7 +193,7 @@ async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
     let unknown = ForkBody {
         message_id: Some("nothing".to_owned()),
     };
-    let refused = running
+    let refused = server
         .client
         .post::<ForkedBody>("/api/instances/a/main/fork", &unknown)
         .await
@@ -206,32 +201,29 @@ async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
     assert!(
         matches!(refused, ClientError::Refused(problem) if problem.code == "E_SERVE_NOT_FOUND")
     );
-    running.kill().await;
+    server.kill().await;
 
-    let running = start(state.path()).await;
+    let server = start(state.path()).await;
     let id = InstanceId::new("a", &*forked.instance_key);
-    assert_eq!(
-        running.swarm.conversation(&id).await.unwrap(),
-        messages[..2]
-    );
+    assert_eq!(server.swarm.conversation(&id).await.unwrap(), messages[..2]);
     let body = InputBody {
         instance_key: Some(forked.instance_key),
         ..input("three")
     };
-    let _: Value = running
+    let _: Value = server
         .client
         .post("/api/inputs?wait=true", &body)
         .await
         .unwrap();
-    assert_eq!(running.swarm.conversation(&id).await.unwrap().len(), 4);
+    assert_eq!(server.swarm.conversation(&id).await.unwrap().len(), 4);
     assert_eq!(
-        running.swarm.conversation(&main).await.unwrap(),
+        server.swarm.conversation(&main).await.unwrap(),
         messages,
-        "what was forked is as it was"
+        "the fork does not change the original conversation"
     );
 }
 
-/// Says what it was asked for, or that it can't be had.
+/// Recorder that returns its arguments as a test case. Fails for the message `gone`.
 #[derive(Debug)]
 pub(crate) struct EchoRecorder;
 
@@ -255,24 +247,24 @@ impl CaseRecorder for EchoRecorder {
 }
 
 #[tokio::test]
-async fn cases_are_made_by_who_knows_what_they_are() {
+async fn test_cases_are_recorded_by_the_configured_recorder() {
     let state = tempfile::tempdir().unwrap();
-    let offers = |offer: ServerOptions| ServerOptions {
+    let with_recorder = |options: ServerOptions| ServerOptions {
         studio: true,
         recorder: Some(Arc::new(EchoRecorder)),
-        ..offer
+        ..options
     };
-    let running = Running::start_offer(
+    let server = TestServer::start_with_options(
         state.path(),
         ServerLimits::default(),
         PROJECT,
         |builder| builder,
-        offers,
+        with_recorder,
     )
     .await;
-    running.ask("one").await;
+    server.run_turn("one").await;
     let path = "/api/instances/a/main/case";
-    let made: CaseBody = running
+    let made: CaseBody = server
         .client
         .post(path, &CaseSource::default())
         .await
@@ -282,12 +274,12 @@ async fn cases_are_made_by_who_knows_what_they_are() {
         (path, "gone", "CASE_NOT_RECORDED"),
         ("/api/instances/a/no/case", "x", "INSTANCE_NOT_FOUND"),
     ] {
-        let asked = CaseSource {
+        let source = CaseSource {
             message_id: Some(message.to_owned()),
         };
-        let refused = running
+        let refused = server
             .client
-            .post::<CaseBody>(path, &asked)
+            .post::<CaseBody>(path, &source)
             .await
             .unwrap_err();
         assert!(
@@ -295,11 +287,11 @@ async fn cases_are_made_by_who_knows_what_they_are() {
             "{refused:?}"
         );
     }
-    // Where nobody makes cases, there is no such address.
+    // Without a recorder, the route does not exist.
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    running.ask("one").await;
-    let refused = running
+    let server = start(state.path()).await;
+    server.run_turn("one").await;
+    let refused = server
         .client
         .post::<CaseBody>(path, &CaseSource::default())
         .await
@@ -313,8 +305,8 @@ async fn cases_are_made_by_who_knows_what_they_are() {
 #[tokio::test]
 async fn failed_events_are_listed_and_discarded() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    let failed = running.ask("break").await;
+    let server = start(state.path()).await;
+    let failed = server.run_turn("break").await;
     let listed = async |client: &LocalClient| {
         client
             .get::<DeadLettersBody>("/api/dead-letters")
@@ -322,28 +314,28 @@ async fn failed_events_are_listed_and_discarded() {
             .unwrap()
             .dead_letters
     };
-    let letters = listed(&running.client).await;
-    assert_eq!(letters[0]["event"]["id"], failed.id);
+    let failed_events = listed(&server.client).await;
+    assert_eq!(failed_events[0]["event"]["id"], failed.id);
     let path = format!("/api/instances/a/main/dead-letters/{}", failed.id);
     let discard = async || {
-        let token = running.door.token.expose();
+        let token = server.endpoint.token.expose();
         let head = format!(
             "DELETE {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         );
-        running
+        server
             .raw(format!("{head}Connection: close\r\n\r\n").as_bytes())
             .await
     };
     assert!(discard().await.starts_with("HTTP/1.1 204"));
-    assert_eq!(listed(&running.client).await, Vec::<Value>::new());
+    assert_eq!(listed(&server.client).await, Vec::<Value>::new());
     assert!(discard().await.starts_with("HTTP/1.1 404"));
 }
 
 #[tokio::test]
-async fn the_swarm_tells_of_its_parts_and_reloads() {
+async fn topology_and_reloads_are_listed() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    let parts: Value = running.client.get("/api/topology").await.unwrap();
+    let server = start(state.path()).await;
+    let parts: Value = server.client.get("/api/topology").await.unwrap();
     assert_eq!(
         parts["models"],
         json!([{"name": "m", "provider": "scripted", "model": "any"}])
@@ -362,17 +354,13 @@ async fn the_swarm_tells_of_its_parts_and_reloads() {
             .any(|tool| tool["name"] == "file-system" && tool["entry"] == "builtin"),
         "{parts}"
     );
-    let _: Value = running
-        .client
-        .post("/api/reload", &json!({}))
-        .await
-        .unwrap();
-    // The list is told by another task than the one that answers.
-    let reloads: Value = crate::support::within(async {
+    let _: Value = server.client.post("/api/reload", &json!({})).await.unwrap();
+    // A separate task updates the list, so the reload may appear later than the response.
+    let reloads: Value = crate::support::with_timeout(async {
         loop {
-            let told: Value = running.client.get("/api/reloads").await.unwrap();
-            if told["reloads"] != json!([]) {
-                return told;
+            let listed: Value = server.client.get("/api/reloads").await.unwrap();
+            if listed["reloads"] != json!([]) {
+                return listed;
             }
             tokio::task::yield_now().await;
         }
@@ -387,9 +375,10 @@ async fn the_swarm_tells_of_its_parts_and_reloads() {
     );
 }
 
-/// Execute and network need an approval if the agent states no default, with and without rules.
+/// The permissions `execute` and `network` imply `ask` if the agent states no default, with and
+/// without rules.
 #[tokio::test]
-async fn an_agent_without_a_default_shows_the_rules_that_apply() {
+async fn an_agent_without_a_default_lists_its_implied_rules() {
     let implied = |name: &str| json!({"permission": name, "action": "ask", "implied": true});
     let stated = json!({"tool": "file-system__*", "action": "deny", "implied": false});
     let with_rules = "{rules: [{tool: \"file-system__*\", action: deny}]}";
@@ -409,28 +398,28 @@ async fn an_agent_without_a_default_shows_the_rules_that_apply() {
             "\n  permissions: {default: allow, rules: [{permission: write, action: ask}]}",
             &permissions,
         );
-        let running = Running::start_offer(
+        let server = TestServer::start_with_options(
             state.path(),
             ServerLimits::default(),
             &project,
             |builder| builder,
-            |offer| offer,
+            |options| options,
         )
         .await;
-        let parts: Value = running.client.get("/api/topology").await.unwrap();
+        let parts: Value = server.client.get("/api/topology").await.unwrap();
         assert_eq!(parts["agents"][0].get("permissions"), None, "{parts}");
         assert_eq!(parts["agents"][0]["permissionRules"], expected);
     }
 }
 
 #[tokio::test]
-async fn the_first_messages_of_a_conversation_can_be_read_alone() {
+async fn the_first_messages_of_a_conversation_can_be_requested() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    running.ask("one").await;
+    let server = start(state.path()).await;
+    server.run_turn("one").await;
     let messages = async |query: &str| -> Value {
         let path = format!("/api/instances/a/main/messages{query}");
-        running.client.get(&path).await.unwrap()
+        server.client.get(&path).await.unwrap()
     };
     let all = messages("").await["messages"].clone();
     assert_eq!(all.as_array().unwrap().len(), 2);
@@ -484,17 +473,17 @@ spec:
 ";
 
 #[tokio::test]
-async fn connections_and_schedules_are_part_of_the_swarm() {
+async fn connections_and_schedules_are_listed() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start_offer(
+    let server = TestServer::start_with_options(
         state.path(),
         ServerLimits::default(),
         CONNECTED,
         |builder| builder,
-        |offer| offer,
+        |options| options,
     )
     .await;
-    let parts: Value = running.client.get("/api/topology").await.unwrap();
+    let parts: Value = server.client.get("/api/topology").await.unwrap();
     assert_eq!(parts["agents"][0]["calls"], json!(["b"]));
     assert_eq!(parts["agents"][1]["calls"], json!([]));
     assert_eq!(
@@ -504,7 +493,7 @@ async fn connections_and_schedules_are_part_of_the_swarm() {
             {"name": "leap", "connector": "cron", "agents": ["b"]},
         ])
     );
-    let mut schedules: Value = running.client.get("/api/schedules").await.unwrap();
+    let mut schedules: Value = server.client.get("/api/schedules").await.unwrap();
     let next = schedules["schedules"][0]["nextRun"].take();
     assert!(
         next.as_str().unwrap().ends_with("-02-29T08:00:00Z"),
@@ -519,14 +508,14 @@ async fn connections_and_schedules_are_part_of_the_swarm() {
 }
 
 #[tokio::test]
-async fn a_range_of_messages_has_its_place_in_the_conversation() {
+async fn a_message_range_states_its_start_and_the_total() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    running.ask("one").await;
-    running.ask("two").await;
+    let server = start(state.path()).await;
+    server.run_turn("one").await;
+    server.run_turn("two").await;
     let read = async |query: &str| {
         let path = format!("/api/instances/a/main/messages{query}");
-        running.client.get::<MessagesBody>(&path).await
+        server.client.get::<MessagesBody>(&path).await
     };
     let all = read("").await.unwrap();
     assert_eq!((all.start, all.total, all.messages.len()), (0, 4, 4));
@@ -565,16 +554,16 @@ async fn a_range_of_messages_has_its_place_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_stream_begins_with_as_many_stored_events_as_are_wanted() {
+async fn a_stream_begins_with_the_requested_number_of_stored_events() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path()).await;
-    running.ask("one").await;
-    running.ask("two").await;
-    let mut events = running.client.events("/api/events?last=2").await.unwrap();
+    let server = start(state.path()).await;
+    server.run_turn("one").await;
+    server.run_turn("two").await;
+    let mut events = server.client.events("/api/events?last=2").await.unwrap();
     let mut names = Vec::new();
     for _ in 0..3 {
         names.push(
-            crate::support::within(events.next())
+            crate::support::with_timeout(events.next())
                 .await
                 .unwrap()
                 .unwrap()
@@ -588,67 +577,72 @@ async fn a_stream_begins_with_as_many_stored_events_as_are_wanted() {
 }
 
 #[tokio::test]
-async fn who_has_no_code_takes_neither_room_nor_time() {
+async fn sign_in_requests_are_limited_in_size_and_time() {
     let state = tempfile::tempdir().unwrap();
     let limits = ServerLimits {
         head: std::time::Duration::from_millis(50),
         ..ServerLimits::default()
     };
-    let studio = |offer: ServerOptions| ServerOptions {
+    let studio = |options: ServerOptions| ServerOptions {
         studio: true,
-        ..offer
+        ..options
     };
-    let running =
-        Running::start_offer(state.path(), limits, PROJECT, |builder| builder, studio).await;
-    let begin = |length: usize, body: &str| {
+    let server =
+        TestServer::start_with_options(state.path(), limits, PROJECT, |builder| builder, studio)
+            .await;
+    let sign_in = |length: usize, body: &str| {
         format!(
             "POST /api/studio/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
              {length}\r\n\r\n{body}"
         )
     };
-    let response = running.raw(begin(100, "{").as_bytes()).await;
+    let response = server.raw(sign_in(100, "{").as_bytes()).await;
     assert!(
         response.starts_with("HTTP/1.1 400") && response.contains("took too long"),
         "{response}"
     );
-    let response = running
-        .raw(begin(5_000, &"x".repeat(5_000)).as_bytes())
+    let response = server
+        .raw(sign_in(5_000, &"x".repeat(5_000)).as_bytes())
         .await;
     assert!(response.starts_with("HTTP/1.1 413"), "{response}");
 }
 
-/// What a conversation has read is in its fork, too; so is the mark that it is a stranger's.
+/// Untrusted tool output that the original conversation has read also taints its fork.
 #[tokio::test]
-async fn a_fork_has_read_what_it_begins_with() {
+async fn a_fork_inherits_the_tainted_state() {
     let state = tempfile::tempdir().unwrap();
     let project = PROJECT.replace("rules: [{permission: write, action: ask}]", "rules: []");
     let project = project.replace(
         "agents: [{ref: Agent/a}]}",
         "agents: [{ref: Agent/a}], policy: {untrusted: [read]}}",
     );
-    let running =
-        Running::start_project(state.path(), ServerLimits::default(), &project, |builder| {
+    let server =
+        TestServer::start_project(state.path(), ServerLimits::default(), &project, |builder| {
             builder
         })
         .await;
     let write = async |key: &str| {
         let arguments = json!({"path": "note.txt", "content": "hi"});
-        let result = running
+        let result = server
             .swarm
             .call_tool(None, Some(key), "file-system__write", arguments)
             .await
             .unwrap();
         result.error.map(|error| error.message)
     };
-    running.ask("hello").await;
-    assert_eq!(write("main").await, None, "nothing was read");
+    server.run_turn("hello").await;
+    assert_eq!(
+        write("main").await,
+        None,
+        "the conversation has read no untrusted output yet"
+    );
     let read = json!({"path": "note.txt"});
-    running
+    server
         .swarm
         .call_tool(None, Some("main"), "file-system__read", read)
         .await
         .unwrap();
-    let forked = running
+    let forked = server
         .swarm
         .fork(&InstanceId::new("a", "main"), None)
         .await

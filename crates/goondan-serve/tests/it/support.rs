@@ -1,4 +1,4 @@
-//! A swarm behind a server.
+//! A test server with a swarm.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +16,8 @@ use goondan_serve::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The model says what it hears, in three pieces, or calls a tool, or waits.
+/// Project whose model repeats its input in three chunks, calls a tool, waits, or fails, depending
+/// on the input.
 pub(crate) const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -46,27 +47,27 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 "#;
 
-/// A swarm behind a server.
-pub(crate) struct Running {
+/// Server with a swarm, and a client for it.
+pub(crate) struct TestServer {
     pub(crate) swarm: Swarm,
     pub(crate) service: Service,
     pub(crate) client: LocalClient,
-    pub(crate) door: LocalEndpoint,
+    pub(crate) endpoint: LocalEndpoint,
     pub(crate) broker: ApprovalBroker,
     pub(crate) server: Server,
     pub(crate) address: SocketAddr,
-    _serving: ServiceGuard,
+    _guard: ServiceGuard,
     _project: tempfile::TempDir,
 }
 
-impl Running {
-    /// Keeps its state in that folder.
-    pub(crate) async fn start(state: &Path) -> Running {
-        Running::start_with(state, ServerLimits::default()).await
+impl TestServer {
+    /// Starts a server that stores its state in the directory `state`.
+    pub(crate) async fn start(state: &Path) -> TestServer {
+        TestServer::start_with(state, ServerLimits::default()).await
     }
 
-    pub(crate) async fn start_with(state: &Path, limits: ServerLimits) -> Running {
-        Running::start_project(state, limits, PROJECT, |builder| builder).await
+    pub(crate) async fn start_with(state: &Path, limits: ServerLimits) -> TestServer {
+        TestServer::start_project(state, limits, PROJECT, |builder| builder).await
     }
 
     pub(crate) async fn start_project(
@@ -74,21 +75,21 @@ impl Running {
         limits: ServerLimits,
         project: &str,
         with: impl FnOnce(SwarmBuilder) -> SwarmBuilder,
-    ) -> Running {
-        Running::start_offer(state, limits, project, with, |offer| offer).await
+    ) -> TestServer {
+        TestServer::start_with_options(state, limits, project, with, |options| options).await
     }
 
-    /// With another offer than the usual one.
-    pub(crate) async fn start_offer(
+    /// Works like [`TestServer::start_project`], with changed server options.
+    pub(crate) async fn start_with_options(
         state: &Path,
         limits: ServerLimits,
         project: &str,
         with: impl FnOnce(SwarmBuilder) -> SwarmBuilder,
-        offer: impl FnOnce(ServerOptions) -> ServerOptions,
-    ) -> Running {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("goondan.yaml"), project).unwrap();
-        let project = goondan::load(folder.path());
+        configure: impl FnOnce(ServerOptions) -> ServerOptions,
+    ) -> TestServer {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("goondan.yaml"), project).unwrap();
+        let project = goondan::load(directory.path());
         assert_eq!(project.diagnostics, []);
         let broker = ApprovalBroker::default();
         let builder = Swarm::builder(project.bundle.unwrap())
@@ -100,60 +101,60 @@ impl Running {
             .environment(Environment::default())
             .approver(std::sync::Arc::new(broker.clone()));
         let swarm = with(builder).start().await.unwrap();
-        let (service, serving) = Service::begin(swarm.clone(), broker.clone(), "0");
+        let (service, guard) = Service::begin(swarm.clone(), broker.clone(), "0");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let token = ServerToken::random();
-        let offer = offer(ServerOptions {
+        let options = configure(ServerOptions {
             limits,
             ..AccessPolicy::local(token.clone()).into()
         });
         let address = listener.local_addr().unwrap();
-        let server = Server::listen(listener, service.clone(), offer);
-        let door = LocalEndpoint {
+        let server = Server::listen(listener, service.clone(), options);
+        let endpoint = LocalEndpoint {
             address: EndpointAddress::Address(address),
             token,
             pid: 0,
         };
-        let client = LocalClient::for_endpoint(&door);
-        Running {
+        let client = LocalClient::for_endpoint(&endpoint);
+        TestServer {
             swarm,
             service,
             client,
-            door,
+            endpoint,
             broker,
             server,
             address,
-            _serving: serving,
-            _project: folder,
+            _guard: guard,
+            _project: directory,
         }
     }
 
-    /// Ends it as if the process had died, so that its workspace is free.
+    /// Stops the server as a crash would, and releases the workspace.
     pub(crate) async fn kill(self) {
-        let Running {
+        let TestServer {
             swarm,
             service,
             server,
-            _serving,
+            _guard,
             ..
         } = self;
         swarm.kill();
-        drop(_serving);
+        drop(_guard);
         drop(service);
         server.end().await;
         drop(swarm);
     }
 
-    /// Hands an input in and waits for the end of its turn.
-    pub(crate) async fn ask(&self, text: &str) -> InputState {
+    /// Submits an input and waits for the end of its turn.
+    pub(crate) async fn run_turn(&self, text: &str) -> InputState {
         self.client
             .post("/api/inputs?wait=true", &input(text))
             .await
             .unwrap()
     }
 
-    /// How many user messages the main conversation has.
-    pub(crate) async fn turns(&self) -> usize {
+    /// Returns the number of user messages in the main conversation.
+    pub(crate) async fn user_message_count(&self) -> usize {
         let messages = self
             .swarm
             .conversation(&InstanceId::new("a", "main"))
@@ -165,13 +166,13 @@ impl Running {
             .count()
     }
 
-    /// A response to bytes as they are: its head and body.
+    /// Sends raw bytes. Returns the whole response with its head.
     pub(crate) async fn raw(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // A server that has refused may have closed its side already.
+        // The server may already have closed the connection after it rejected the request.
         let _ = stream.write_all(request).await;
         let mut response = Vec::new();
-        let _ = within(stream.read_to_end(&mut response)).await;
+        let _ = with_timeout(stream.read_to_end(&mut response)).await;
         String::from_utf8_lossy(&response).into_owned()
     }
 }
@@ -183,20 +184,20 @@ pub(crate) fn input(text: &str) -> InputBody {
     }
 }
 
-/// All events up to the end of the stream.
+/// Reads all events up to the end of the stream.
 pub(crate) async fn all(mut events: ServerEvents) -> Vec<ServerEvent> {
     let mut all = Vec::new();
-    while let Some(event) = within(events.next()).await.unwrap() {
+    while let Some(event) = with_timeout(events.next()).await.unwrap() {
         all.push(event);
     }
     all
 }
 
-/// What hangs fails.
-pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), what)
+/// Awaits a future, and panics after a minute.
+pub(crate) async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
         .await
-        .expect("it took a minute")
+        .expect("the operation timed out after a minute")
 }
 
 pub(crate) fn names(events: &[ServerEvent]) -> Vec<&str> {

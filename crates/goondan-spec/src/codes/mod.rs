@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_found_in_either_case_and_near_ones_are_named() {
+    fn codes_are_found_in_any_case_and_similar_codes_are_listed() {
         assert_eq!(Code::find("e_tool_denied"), Some(Code::TOOL_DENIED));
         assert_eq!(Code::find("E_TOOL_DENIE"), None);
         assert_eq!(similar_codes("E_TOOL_DENIE"), [Code::TOOL_DENIED]);

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_sizes_state_their_unit() {
+    fn durations_and_sizes_need_a_unit() {
         let cases = [
             ("30s", Some(30_000)),
             ("5m", Some(300_000)),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formatted_value_means_the_same_number() {
+    fn a_formatted_value_parses_to_the_same_number() {
         for number in [0_u64, 1, 999, 1_000, 90_000, 300_000, 86_400_000] {
             let value = NodeContent::Number(number.into());
             for unit in [

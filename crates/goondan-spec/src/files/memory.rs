@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_on_and_circles_end() {
+    fn links_are_followed_and_link_loops_are_errors() {
         let files = MemoryFiles::new()
             .file("/p/a", "x")
             .link("/p/b", "a")

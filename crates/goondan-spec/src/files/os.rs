@@ -64,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_stops_behind_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+    fn reading_stops_one_byte_after_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(OsFiles.read(&path, 4).unwrap(), b"01234");
         assert_eq!(OsFiles.kind(&path).unwrap(), FileKind::File);
         assert_eq!(
-            OsFiles.list_directory(folder.path()).unwrap(),
+            OsFiles.list_directory(directory.path()).unwrap(),
             [("a".to_owned(), FileKind::File)]
         );
     }

@@ -131,7 +131,7 @@ mod tests {
         let million = 1_000_000;
         assert_eq!(cost(million, 0, 0, million), 18.0);
         assert_eq!(cost(4 * million, million, million, 0), 6.0 + 0.5 + 4.0);
-        // More than there is to read is not counted.
+        // Cached and written tokens are counted only up to the number of input tokens.
         assert_eq!(cost(million, million, million, 0), 0.5);
         assert_eq!(cost(million, 0, 2 * million, 0), 4.0);
     }

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_built_comes_first() {
+    fn built_files_are_the_first_entry_candidates() {
         assert_eq!(
             entry_candidates("src/a.ts"),
             ["dist/src/a.js", "src/a.js", "src/a.ts"]
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_may_name_a_runtime() {
+    fn the_shebang_line_selects_the_runtime() {
         let named = |text: &str| ScriptRuntime::from_shebang(text);
         assert_eq!(named("#!/usr/bin/env bun\n"), Some(ScriptRuntime::Bun));
         assert_eq!(

@@ -503,7 +503,7 @@ mod tests {
         }
     }
 
-    fn roads(check: SchemaCheck, schema: &Value, strict: bool) -> Vec<String> {
+    fn refusal_paths(check: SchemaCheck, schema: &Value, strict: bool) -> Vec<String> {
         check(schema, &model(strict))
             .into_iter()
             .map(|refusal| refusal.road.join("/"))
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_schema_suits_all() {
+    fn a_plain_schema_is_accepted_by_all_providers() {
         let schema = json!({
             "type": "object",
             "properties": {"a": {"type": "string", "enum": ["x"]}, "b": {"type": "array", "items": {"type": "integer"}}},
@@ -519,7 +519,7 @@ mod tests {
             "additionalProperties": false,
         });
         for provider in PROVIDERS {
-            assert!(roads(provider.check, &schema, true).is_empty());
+            assert!(refusal_paths(provider.check, &schema, true).is_empty());
         }
     }
 
@@ -531,19 +531,19 @@ mod tests {
             "anyOf": [{"required": ["tags"]}],
         });
         assert_eq!(
-            roads(openai_refusals, &schema, false),
+            refusal_paths(openai_refusals, &schema, false),
             ["anyOf", "properties/tags"]
         );
         assert_eq!(
-            roads(openai_refusals, &schema, true),
+            refusal_paths(openai_refusals, &schema, true),
             ["anyOf", "properties/tags", "", ""]
         );
         assert_eq!(
-            roads(anthropic_refusals, &schema, false),
+            refusal_paths(anthropic_refusals, &schema, false),
             ["anyOf", "properties/user name"]
         );
         assert_eq!(
-            roads(gemini_refusals, &schema, false),
+            refusal_paths(gemini_refusals, &schema, false),
             ["properties/tags", "properties/user name"]
         );
         let formats = json!({
@@ -553,15 +553,15 @@ mod tests {
             "additionalProperties": false,
         });
         assert!(
-            roads(openai_refusals, &formats, false).is_empty()
-                && roads(anthropic_refusals, &formats, false).is_empty()
+            refusal_paths(openai_refusals, &formats, false).is_empty()
+                && refusal_paths(anthropic_refusals, &formats, false).is_empty()
         );
         assert_eq!(
-            roads(openai_refusals, &formats, true),
+            refusal_paths(openai_refusals, &formats, true),
             ["properties/a/format"]
         );
         assert_eq!(
-            roads(gemini_refusals, &formats, false),
+            refusal_paths(gemini_refusals, &formats, false),
             ["properties/a/format"]
         );
         let values: Vec<u32> = (0..1_001).collect();
@@ -571,10 +571,10 @@ mod tests {
             "required": ["a"],
             "additionalProperties": false,
         });
-        assert_eq!(roads(openai_refusals, &many, true), [""]);
+        assert_eq!(refusal_paths(openai_refusals, &many, true), [""]);
         let deep = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"const": 1}}});
         assert_eq!(
-            roads(gemini_refusals, &deep, false),
+            refusal_paths(gemini_refusals, &deep, false),
             ["$defs", "properties/a/$ref", "$defs/x/const"]
         );
     }

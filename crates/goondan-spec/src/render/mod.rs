@@ -72,7 +72,7 @@ mod tests {
     use crate::diagnostic::Code;
 
     #[test]
-    fn the_summary_counts() {
+    fn the_summary_counts_errors_warnings_and_files() {
         let error = Diagnostic::new(Code::CYCLE, "a").in_file("f");
         let warning = Diagnostic::new(Code::UNUSED, "b").in_file("g");
         assert_eq!(summary(&[]), "No problems.");

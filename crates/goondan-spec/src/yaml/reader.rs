@@ -466,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_in_brackets_are_indented() {
+    fn lines_in_brackets_must_be_indented() {
         for text in [
             "[a,\nb,\n]",
             "a: [b,\n c\n]",

@@ -1,4 +1,4 @@
-//! Compares the reader with a YAML library that shares only the parser with it.
+//! Compares the reader with another YAML library, which uses the same parser.
 
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -17,7 +17,7 @@ struct Case {
 }
 
 #[test]
-fn typed_documents_are_read_and_unknown_fields_have_a_place() {
+fn typed_documents_are_read_and_unknown_fields_have_a_position() {
     assert_eq!(
         from_str::<Case>("name: a\ntags: [x]").unwrap(),
         Case {
@@ -47,7 +47,7 @@ fn the_core_schema_decides_types() {
 }
 
 #[test]
-fn aliases_and_merge_keys_keep_the_place_of_the_definition() {
+fn aliases_and_merge_keys_keep_the_position_of_the_definition() {
     let root = parse("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}\n")
         .unwrap()
         .unwrap();
@@ -169,13 +169,13 @@ fn texts() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
     #[test]
-    fn texts_mean_the_same_to_both(text in texts()) {
+    fn both_libraries_read_generated_texts_alike(text in texts()) {
         match (ours(&text), theirs(&text)) {
             // The other library does not check merged values that the map's own keys replace.
             (Err(_), Ok(_)) if text.contains("<<") && (is_inside_itself(&text) || has_wrong_value(&text)) => {}
-            (Err(_), Ok(Some(theirs))) if has_twins(&theirs) => {}
+            (Err(_), Ok(Some(theirs))) if has_duplicate_keys(&theirs) => {}
             (Ok(Some(ours)), Err(_)) if has_equal_numbers(&ours) => {}
-            (Err(_), _) if is_refused_by_us_alone(&text) => {}
+            (Err(_), _) if is_refused_only_by_our_reader(&text) => {}
             // The other library finds syntax errors around keys first, and reports alias targets.
             (Err(_), Err(_)) if text.contains("<<") || text.contains('*') => {}
             (Err(ours), Err(theirs)) => prop_assert!(ours <= theirs, "{ours:?}, {theirs:?}"),
@@ -189,7 +189,8 @@ fn a_number_and_the_same_digits_as_text_are_one_key() {
     for text in ["7: a\n\"7\": b\n", "? 7\n? ! 7\n"] {
         assert!(
             ours(text).is_err()
-                && theirs(text).is_ok_and(|node| node.is_some_and(|node| has_twins(&node))),
+                && theirs(text)
+                    .is_ok_and(|node| node.is_some_and(|node| has_duplicate_keys(&node))),
             "{text}"
         );
     }
@@ -229,16 +230,16 @@ fn only_forms_with_a_dot_are_infinity_or_not_a_number() {
 }
 
 /// Returns true if a map has two keys with the same text, which our reader rejects.
-fn has_twins(node: &YamlNode) -> bool {
+fn has_duplicate_keys(node: &YamlNode) -> bool {
     match &node.content {
         NodeContent::Map(entries) => {
-            let twin = |(at, entry): (usize, &MapEntry)| {
+            let is_duplicate = |(at, entry): (usize, &MapEntry)| {
                 entries[..at].iter().any(|other| other.key == entry.key)
             };
-            entries.iter().enumerate().any(twin)
-                || entries.iter().any(|entry| has_twins(&entry.value))
+            entries.iter().enumerate().any(is_duplicate)
+                || entries.iter().any(|entry| has_duplicate_keys(&entry.value))
         }
-        NodeContent::List(items) => items.iter().any(has_twins),
+        NodeContent::List(items) => items.iter().any(has_duplicate_keys),
         _ => false,
     }
 }
@@ -269,7 +270,7 @@ fn keys_with_the_same_number_are_different_texts() {
 }
 
 #[test]
-fn what_people_write_means_the_same_to_both() {
+fn both_libraries_read_the_examples_alike() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let files = ignore::Walk::new(folder)
         .filter_map(Result::ok)
@@ -286,7 +287,7 @@ fn what_people_write_means_the_same_to_both() {
 }
 
 #[test]
-fn depth_is_bounded_for_typed_readers_too() {
+fn nesting_depth_is_limited_for_typed_reads() {
     let deep = "- ".repeat(10_000);
     assert!(
         from_str::<serde_json::Value>(&deep)
@@ -296,7 +297,7 @@ fn depth_is_bounded_for_typed_readers_too() {
     );
 }
 
-/// Tree, or the position of the first error. The messages of both libraries differ.
+/// The tree, or the position of the first error. Messages are not compared, because they differ.
 type Outcome = Result<Option<YamlNode>, (Option<usize>, Option<usize>)>;
 
 fn ours(text: &str) -> Outcome {
@@ -309,14 +310,15 @@ fn is_inside_itself(text: &str) -> bool {
 
 /// Returns true if our reader stops at an integer that is too large, or at a line in brackets
 /// without indentation. The other library accepts both, and finds an unclosed bracket elsewhere.
-fn is_refused_by_us_alone(text: &str) -> bool {
+fn is_refused_only_by_our_reader(text: &str) -> bool {
     parse(text).is_err_and(|(error, _)| {
         error.message == error_messages::flow_is_not_indented().message
             || error.message.contains("more than 64 bits")
     })
 }
 
-/// Returns true if the text may contain a number out of range, or a tag that does not fit.
+/// Returns true if the text may contain a number out of range, or a tag that does not match its
+/// value.
 fn has_wrong_value(text: &str) -> bool {
     [".inf", "1e999", "!"]
         .iter()

@@ -1,17 +1,17 @@
-//! Hostile YAML, a row each: loading ends in time with a diagnostic that a person can read.
+//! Hostile YAML, one row per attack: loading ends in time with a readable diagnostic.
 
 use std::time::{Duration, Instant};
 
-use super::support::{SOUND, load_files};
+use super::support::{VALID_PROJECT, load_files};
 use goondan_spec::MemoryFiles;
 use goondan_spec::render::pretty;
 
-/// Generous even for a machine that is busy: what is bounded takes a second, what is not takes for
-/// ever.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit per attack, also on a busy machine. Bounded work takes about a second; unbounded work
+/// never ends.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Lists of `width` aliases to the list before, `levels` times.
-fn laughs(levels: usize, width: usize) -> String {
+/// Returns `levels` lists of `width` aliases to the previous list ("billion laughs").
+fn nested_aliases(levels: usize, width: usize) -> String {
     let mut text = "a0: &a0 [x, x]\n".to_owned();
     for level in 1..=levels {
         let aliases = vec![format!("*a{}", level - 1); width].join(", ");
@@ -38,7 +38,7 @@ fn indented(depth: usize) -> String {
 }
 
 fn model(rest: &str) -> Vec<u8> {
-    format!("{SOUND}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: evil}}\nspec:\n  provider: scripted\n  model: x\n{rest}").into_bytes()
+    format!("{VALID_PROJECT}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: evil}}\nspec:\n  provider: scripted\n  model: x\n{rest}").into_bytes()
 }
 
 fn utf16(text: &str, big: bool) -> Vec<u8> {
@@ -54,13 +54,13 @@ fn utf16(text: &str, big: bool) -> Vec<u8> {
         .collect()
 }
 
-/// Name and bytes of a manifest.
+/// Returns the name and the manifest bytes of each attack.
 fn attacks() -> Vec<(&'static str, Vec<u8>)> {
     vec![
-        ("a billion laughs", laughs(9, 9).into()),
-        ("a billion laughs, wide", laughs(3, 5_000).into()),
-        ("a billion laughs, deep", laughs(60, 2).into()),
-        ("laughs inside a document", model(&format!("  options:\n{}", laughs(9, 9).replace("a", "    a").replace("*    a", "*a").replace("&    a", "&a")))),
+        ("a billion laughs", nested_aliases(9, 9).into()),
+        ("a billion laughs, wide", nested_aliases(3, 5_000).into()),
+        ("a billion laughs, deep", nested_aliases(60, 2).into()),
+        ("laughs inside a document", model(&format!("  options:\n{}", nested_aliases(9, 9).replace("a", "    a").replace("*    a", "*a").replace("&    a", "&a")))),
         ("merge keys that multiply", merges(30).into()),
         ("a merge of itself", "a: &a\n  <<: *a\n".into()),
         ("an alias of itself", "a: &a [*a]\n".into()),
@@ -90,11 +90,11 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
         ("a hundred thousand ends", ("...\n".repeat(100_000) + "kind: x\n").into()),
         ("a hundred thousand keys", (0..100_000).map(|n| format!("k{n}: 1\n")).collect::<String>().into()),
         ("a hundred thousand times one key", "k: 1\n".repeat(100_000).into()),
-        ("a kind that is stated twice", format!("kind: Model\n{SOUND}").into()),
+        ("a kind that is stated twice", format!("kind: Model\n{VALID_PROJECT}").into()),
         ("a name that is stated twice", model("").iter().copied().chain(*b"  model: y\n").collect()),
         ("a key that is stated twice in other quotes", "kind: Model\n\"kind\": Agent\n'kind': Swarm\n".into()),
         ("a key that an escape makes a second", "kind: Model\n\"\\x6bind\": Agent\n".into()),
-        ("a resource that is stated twice", format!("{SOUND}\n---\n{SOUND}").into()),
+        ("a resource that is stated twice", format!("{VALID_PROJECT}\n---\n{VALID_PROJECT}").into()),
         ("a merge over what is stated", "kind: Model\n<<: {kind: Agent}\n".into()),
         ("a tag that makes an object", "kind: !!python/object/apply:os.system [id]\n".into()),
         ("a tag of Ruby", "--- !ruby/object:Gem::Requirement\nkind: Model\n".into()),
@@ -105,17 +105,17 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
         ("a directive of another version", "%YAML 9.9\n---\nkind: Model\n".into()),
         ("a directive that makes tags", "%TAG ! tag:evil,2000:\n---\nkind: !x Model\n".into()),
         ("ten thousand directives", ("%TAG !a! tag:x,2000:\n".repeat(10_000) + "---\na: 1\n").into()),
-        ("UTF-16, little", utf16(SOUND, false)),
-        ("UTF-16, big", utf16(SOUND, true)),
+        ("UTF-16, little", utf16(VALID_PROJECT, false)),
+        ("UTF-16, big", utf16(VALID_PROJECT, true)),
         ("Latin-1", b"kind: M\xf6del\n".to_vec()),
         ("letters that are too long", b"kind: \xc0\xaf\xe0\x80\xaf\n".to_vec()),
         ("half a pair", b"kind: \xed\xa0\x80\n".to_vec()),
         ("a letter that breaks off", b"kind: Model\xf0\x9f".to_vec()),
         ("bytes", (0..=255u8).cycle().take(100_000).collect()),
         ("NUL", b"kind: Mo\0del\n".to_vec()),
-        ("NUL behind a document", [SOUND.as_bytes(), b"\0\nkind: evil\n"].concat()),
+        ("NUL behind a document", [VALID_PROJECT.as_bytes(), b"\0\nkind: evil\n"].concat()),
         ("control characters", b"kind: \x07\x1b[2JModel\x7f\n".to_vec()),
-        ("a BOM in the middle", format!("{SOUND}\n---\n\u{feff}kind: evil\n").into()),
+        ("a BOM in the middle", format!("{VALID_PROJECT}\n---\n\u{feff}kind: evil\n").into()),
         ("two BOMs", "\u{feff}\u{feff}kind: evil\n".into()),
         ("a BOM in a key", "ki\u{feff}nd: Model\n".into()),
         ("tabs", "kind:\n\t- a\n\t- b\n".into()),
@@ -127,38 +127,38 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
         ("a number of a megabyte", format!("kind: {}\n", "9".repeat(1_000_000)).into()),
         ("the Norway problem", "kind: no\nmetadata: {name: on}\nspec: ~\n".into()),
         ("JSON with a comment", "{\"kind\": \"Model\" /* x */}\n".into()),
-        ("a name that is a path", format!("{SOUND}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: ../../evil}}\nspec: {{provider: scripted, model: x}}\n").into()),
-        ("a name of a megabyte", format!("{SOUND}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: {}}}\nspec: {{provider: scripted, model: x}}\n", "x".repeat(1_000_000)).into()),
+        ("a name that is a path", format!("{VALID_PROJECT}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: ../../evil}}\nspec: {{provider: scripted, model: x}}\n").into()),
+        ("a name of a megabyte", format!("{VALID_PROJECT}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: {}}}\nspec: {{provider: scripted, model: x}}\n", "x".repeat(1_000_000)).into()),
     ]
 }
 
 #[test]
-fn attacks_by_yaml_end_in_time_with_a_clear_error() {
-    let (mut slow, mut silent) = (Vec::new(), Vec::new());
+fn hostile_yaml_is_refused_in_time_with_a_clear_error() {
+    let (mut slow, mut unclear) = (Vec::new(), Vec::new());
     let rows = attacks();
     let count = rows.len();
     for (name, bytes) in rows {
-        let begun = Instant::now();
+        let start = Instant::now();
         let loaded = load_files(&MemoryFiles::new().file("/p/goondan.yaml", bytes));
-        let told = pretty(&loaded.diagnostics, &loaded.sources, false);
-        if begun.elapsed() > PATIENCE {
-            slow.push((name, begun.elapsed()));
+        let output = pretty(&loaded.diagnostics, &loaded.sources, false);
+        if start.elapsed() > TIME_LIMIT {
+            slow.push((name, start.elapsed()));
         }
-        let clear = loaded
+        let has_error = loaded
             .diagnostics
             .iter()
             .any(|found| found.is_error() && !found.message.is_empty());
         if loaded.bundle.is_some()
-            || !clear
-            || told.len() > 200_000
-            || told.contains(['\u{7}', '\u{202e}'])
+            || !has_error
+            || output.len() > 200_000
+            || output.contains(['\u{7}', '\u{202e}'])
         {
-            silent.push((name, told.len(), loaded.bundle.is_some()));
+            unclear.push((name, output.len(), loaded.bundle.is_some()));
         }
     }
     assert!(
-        slow.is_empty() && silent.is_empty(),
-        "slow: {slow:?}, without a clear error: {silent:#?}"
+        slow.is_empty() && unclear.is_empty(),
+        "slow: {slow:?}, without a clear error: {unclear:#?}"
     );
     println!("attacks: hostile YAML: {count}, all refused in time");
 }

@@ -1,11 +1,11 @@
-//! What a Connection may say to a built-in connector: nothing that would have no effect.
+//! Validation of a Connection to a built-in connector: a field without effect is an error.
 
-use crate::support::{SOUND, load_texts};
+use crate::support::{VALID_PROJECT, load_texts};
 
-/// The messages about a Connection to the pager with these lines in its spec.
+/// Returns the messages about a Connection to the pager with the given lines in its spec.
 fn messages(spec: &str) -> Vec<String> {
     let connection = format!(
-        "{SOUND}---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: c}}\nspec:\n  \
+        "{VALID_PROJECT}---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: c}}\nspec:\n  \
          connectorRef: Connector/pager\n{spec}"
     );
     let loaded = load_texts(&[("goondan.yaml", &connection)]);
@@ -19,7 +19,7 @@ fn messages(spec: &str) -> Vec<String> {
 const SECRETS: &str = "  secrets: {signingSecret: {value: s}, botToken: {valueFrom: {env: T}}}\n";
 
 #[test]
-fn what_a_connector_needs_must_be_there() {
+fn missing_connector_secrets_are_errors() {
     assert_eq!(messages(SECRETS), [""; 0]);
     assert_eq!(
         messages(""),
@@ -35,7 +35,7 @@ fn what_a_connector_needs_must_be_there() {
 }
 
 #[test]
-fn what_has_no_effect_is_an_error() {
+fn connection_fields_without_effect_are_errors() {
     let unknown = messages(&format!("{SECRETS}  config: {{volum: {{value: \"3\"}}}}\n"));
     assert_eq!(
         unknown,
@@ -60,7 +60,7 @@ fn what_has_no_effect_is_an_error() {
 }
 
 #[test]
-fn approvers_are_named_where_they_can_be_asked() {
+fn approvers_need_user_ids_and_replies() {
     assert_eq!(
         messages(&format!(
             "{SECRETS}  reply: stream\n  allow: {{approvers: [ada]}}\n"
@@ -85,12 +85,12 @@ fn approvers_are_named_where_they_can_be_asked() {
     );
 }
 
-/// A file that answers, or does not.
+/// Tests a connector file with and without `answers`.
 #[test]
-fn a_file_answers_where_its_connector_says_so() {
+fn replies_need_a_connector_that_supports_them() {
     let with = |answers: &str, spec: &str| {
         let text = format!(
-            "{SOUND}---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: f}}\nspec: {{entry: in.mjs, events: \
+            "{VALID_PROJECT}---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: f}}\nspec: {{entry: in.mjs, events: \
              [{{name: e}}]{answers}}}\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: c}}\nspec:\n  \
              connectorRef: Connector/f\n{spec}"
         );
@@ -116,10 +116,10 @@ fn a_file_answers_where_its_connector_says_so() {
 }
 
 #[test]
-fn a_connector_of_ones_own_has_the_events_of_the_built_in_one() {
+fn a_connector_with_a_builtin_entry_has_only_its_events() {
     let connector = |events: &str| {
         let text = format!(
-            "{SOUND}---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: p}}\nspec: {{entry: \
+            "{VALID_PROJECT}---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: p}}\nspec: {{entry: \
              \"builtin:pager\", events: {events}}}\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: \
              c}}\nspec:\n  connectorRef: Connector/p\n{SECRETS}"
         );

@@ -1,5 +1,5 @@
-//! `docs/errors.md` is made from the table of codes, and what the table and the pages point at is there; `docs/yaml.md` says how values
-//! are read.
+//! Checks of the documentation: `docs/errors.md` is generated from the table of codes, links have a
+//! target, and YAML is read as `docs/yaml.md` describes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Run with `UPDATE_DOCS=1` to write it.
+/// With `UPDATE_DOCS=1`, the test writes the page.
 #[test]
-fn the_page_of_all_codes_is_fresh() {
+fn the_errors_page_is_up_to_date() {
     let path = repository().join("docs/errors.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, markdown()).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap();
-    let hint = "docs/errors.md is stale: UPDATE_DOCS=1 cargo test -p goondan-spec writes it anew";
+    let hint = "docs/errors.md is stale: UPDATE_DOCS=1 cargo test -p goondan-spec writes it again";
     assert!(committed == markdown(), "{hint}");
 }
 
-/// The anchors of a page, as GitHub makes them from headings.
+/// Returns the anchors of a page, as GitHub generates them from headings.
 fn anchors(page: &str) -> Vec<String> {
     let mut in_code = false;
     let mut anchors = Vec::new();
@@ -40,7 +40,7 @@ fn anchors(page: &str) -> Vec<String> {
     anchors
 }
 
-/// Every page below `docs`, by its name.
+/// Returns the text of each page in `docs`, by file name.
 fn pages() -> HashMap<String, String> {
     let files = std::fs::read_dir(repository().join("docs"))
         .unwrap()
@@ -55,20 +55,21 @@ fn pages() -> HashMap<String, String> {
     pages.map(named).collect()
 }
 
-/// Returns the problem of the link `target`, such as `secrets.md`.
+/// Returns the error of the link `target`, such as `secrets.md`; `None` if the link is valid.
 fn broken(pages: &HashMap<String, String>, target: &str) -> Option<String> {
     let (page, anchor) = target
         .split_once('#')
         .map_or((target, None), |(page, anchor)| (page, Some(anchor)));
     let Some(text) = pages.get(page) else {
-        return Some(format!("{target}: there is no such page"));
+        return Some(format!("{target}: the page does not exist"));
     };
-    let is_there = anchor.is_none_or(|anchor| anchors(text).iter().any(|known| known == anchor));
-    (!is_there).then(|| format!("{target}: there is no such heading"))
+    let heading_exists =
+        anchor.is_none_or(|anchor| anchors(text).iter().any(|known| known == anchor));
+    (!heading_exists).then(|| format!("{target}: the heading does not exist"))
 }
 
 #[test]
-fn every_help_link_leads_to_a_heading_of_the_repository() {
+fn every_help_link_targets_an_existing_heading() {
     let pages = pages();
     let home = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
     for row in explanations() {
@@ -84,7 +85,7 @@ fn every_help_link_leads_to_a_heading_of_the_repository() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_are_valid() {
     let pages = pages();
     let mut wrong = Vec::new();
     for (name, text) in &pages {
@@ -108,12 +109,12 @@ fn links_between_pages_lead_somewhere() {
 }
 
 #[test]
-fn every_code_is_explained_in_sentences_and_once() {
+fn every_code_has_one_explanation_in_sentences() {
     let mut seen = std::collections::HashSet::new();
     for row in explanations() {
         assert!(
             seen.insert(row.code),
-            "{} stands in the table twice",
+            "{} occurs twice in the table",
             row.code
         );
         for text in [row.meaning, row.why, row.next] {
@@ -142,8 +143,8 @@ fn every_code_is_explained_in_sentences_and_once() {
     }
 }
 
-/// The rows of the table below a heading of `docs/yaml.md`: what is written in the first cell, and
-/// the second cell.
+/// Returns the rows of the table below a heading of `docs/yaml.md`: the examples in the first cell,
+/// and the second cell.
 fn yaml_rows(heading: &str) -> Vec<(Vec<String>, String)> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/yaml.md"))
         .unwrap();
@@ -175,7 +176,7 @@ fn read_value(written: &str) -> Result<serde_json::Value, yaml::YamlError> {
 }
 
 #[test]
-fn yaml_is_read_as_the_page_says() {
+fn yaml_values_are_read_as_documented() {
     let rows = yaml_rows("How values are read");
     assert!(rows.len() > 6, "{rows:#?}");
     for (written, kind) in rows {
@@ -192,7 +193,7 @@ fn yaml_is_read_as_the_page_says() {
 }
 
 #[test]
-fn yaml_is_refused_as_the_page_says() {
+fn yaml_is_refused_as_documented() {
     let rows = yaml_rows("What is refused");
     assert!(rows.len() > 6, "{rows:#?}");
     for written in rows.into_iter().flat_map(|(written, _)| written) {
@@ -201,7 +202,7 @@ fn yaml_is_refused_as_the_page_says() {
     assert!(yaml::from_str::<serde_json::Value>("a:\n\tb: 1\n").is_err());
 }
 
-/// The text of all Rust files and conformance cases below a directory.
+/// Returns the text of all Rust files and conformance test cases below a directory.
 fn sources(directory: &Path) -> String {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     let texts = entries.map(|entry| {
@@ -220,7 +221,7 @@ fn sources(directory: &Path) -> String {
 }
 
 #[test]
-fn every_promise_names_a_test_of_the_repository() {
+fn tests_named_in_the_docs_exist() {
     let sources = ["crates", "tests"]
         .map(|name| sources(&repository().join(name)))
         .concat();
@@ -232,8 +233,11 @@ fn every_promise_names_a_test_of_the_repository() {
         for cell in rows.skip(1).filter_map(|row| row.rsplit(" | ").next()) {
             for name in cell.split('`').skip(1).step_by(2) {
                 count += 1;
-                let is_there = [format!("fn {name}("), format!("case: {name}\n")];
-                if !is_there.iter().any(|text| sources.contains(text.as_str())) {
+                let definitions = [format!("fn {name}("), format!("case: {name}\n")];
+                if !definitions
+                    .iter()
+                    .any(|text| sources.contains(text.as_str()))
+                {
                     missing.push(format!("{page}.md: {name}"));
                 }
             }

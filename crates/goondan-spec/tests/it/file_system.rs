@@ -1,17 +1,17 @@
-//! The same through the real file system: links, folders in the place of files, and what a process may not read.
+//! Loading from the real file system: links, directories with the names of files, and secret files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::support::{SOUND, base, found};
+use super::support::{VALID_PROJECT, base, found};
 use goondan_spec::value::read_env_files;
 use goondan_spec::{Environment, LoadInput, LoadResult, OsFiles, load};
 
 fn project() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("goondan.yaml"), SOUND).unwrap();
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("goondan.yaml"), VALID_PROJECT).unwrap();
+    directory
 }
 
 fn load_at(root: &Path) -> LoadResult {
@@ -23,27 +23,30 @@ fn load_at(root: &Path) -> LoadResult {
 }
 
 #[test]
-fn a_folder_and_its_manifest_are_the_same_bundle() {
-    let folder = project();
-    for root in [folder.path().to_owned(), folder.path().join("goondan.yaml")] {
+fn a_directory_and_its_manifest_load_the_same_bundle() {
+    let directory = project();
+    for root in [
+        directory.path().to_owned(),
+        directory.path().join("goondan.yaml"),
+    ] {
         let bundle = load_at(&root).bundle.unwrap();
-        assert_eq!(bundle.root(), folder.path());
+        assert_eq!(bundle.root(), directory.path());
         assert_eq!(bundle.files(), ["goondan.yaml"]);
     }
 }
 
 #[test]
-fn links_end_in_diagnostics_never_in_a_loop() {
-    let folder = project();
+fn bad_links_are_reported_without_a_loop() {
+    let directory = project();
     let outside = project();
-    let at = |name: &str| folder.path().join(name);
-    symlink(folder.path(), at("loop")).unwrap();
+    let at = |name: &str| directory.path().join(name);
+    symlink(directory.path(), at("loop")).unwrap();
     symlink("agents.yaml", at("tools.yaml")).unwrap();
     symlink("tools.yaml", at("agents.yaml")).unwrap();
     symlink("nowhere", at("models.yaml")).unwrap();
     symlink(outside.path().join("goondan.yaml"), at("swarms.yaml")).unwrap();
     fs::create_dir(at("connectors.yaml")).unwrap();
-    let loaded = load_at(folder.path());
+    let loaded = load_at(directory.path());
     assert_eq!(
         found(&loaded),
         [
@@ -57,40 +60,40 @@ fn links_end_in_diagnostics_never_in_a_loop() {
 }
 
 #[test]
-fn an_entry_or_prompt_behind_a_link_must_stay_inside() {
-    let folder = project();
+fn an_entry_behind_a_link_must_stay_inside_the_project() {
+    let directory = project();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("libx.so"), "").unwrap();
-    fs::create_dir(folder.path().join("tools")).unwrap();
+    fs::create_dir(directory.path().join("tools")).unwrap();
     symlink(
         outside.path().join("libx.so"),
-        folder.path().join("tools/libx.so"),
+        directory.path().join("tools/libx.so"),
     )
     .unwrap();
-    symlink(outside.path(), folder.path().join("lib")).unwrap();
+    symlink(outside.path(), directory.path().join("lib")).unwrap();
     let tool = |entry: &str| {
         format!(
             "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec: {{entry: {entry}}}\n"
         )
     };
     for entry in ["./tools/x", "./tools/libx.so", "./lib/x"] {
-        fs::write(folder.path().join("tools.yaml"), tool(entry)).unwrap();
+        fs::write(directory.path().join("tools.yaml"), tool(entry)).unwrap();
         assert_eq!(
-            found(&load_at(folder.path())),
+            found(&load_at(directory.path())),
             ["E_CONFIG_PATH_ESCAPE tools.yaml:4 spec.entry"],
             "{entry}"
         );
     }
-    fs::write(folder.path().join("libown.so"), "").unwrap();
-    symlink("../libown.so", folder.path().join("tools/libown.so")).unwrap();
-    fs::write(folder.path().join("tools.yaml"), tool("tools/own")).unwrap();
-    assert!(load_at(folder.path()).bundle.is_some());
+    fs::write(directory.path().join("libown.so"), "").unwrap();
+    symlink("../libown.so", directory.path().join("tools/libown.so")).unwrap();
+    fs::write(directory.path().join("tools.yaml"), tool("tools/own")).unwrap();
+    assert!(load_at(directory.path()).bundle.is_some());
 }
 
 #[test]
-fn no_field_reads_a_file_with_keys_under_another_name() {
-    let folder = project();
-    let at = |name: &str| folder.path().join(name);
+fn fields_cannot_read_secret_files_through_links() {
+    let directory = project();
+    let at = |name: &str| directory.path().join(name);
     fs::write(at(".env.production"), "KEY=1").unwrap();
     for name in ["prompts", "linked", "hard"] {
         fs::create_dir(at(name)).unwrap();
@@ -108,7 +111,7 @@ fn no_field_reads_a_file_with_keys_under_another_name() {
              spec: {{modelConfig: {{modelRef: Model/main}}, {fields}}}\n"
         );
         fs::write(at("agents.yaml"), agent).unwrap();
-        let loaded = load_at(folder.path());
+        let loaded = load_at(directory.path());
         let messages = loaded.diagnostics.into_iter().map(|found| found.message);
         messages
             .filter(|message| message.contains("may contain keys"))
@@ -128,11 +131,11 @@ fn no_field_reads_a_file_with_keys_under_another_name() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_an_environment_file_is_no_error() {
-    let folder = project();
-    fs::create_dir(folder.path().join(".env")).unwrap();
-    fs::write(folder.path().join(".env.local"), "A=1\n").unwrap();
+fn a_directory_named_like_an_env_file_is_ignored() {
+    let directory = project();
+    fs::create_dir(directory.path().join(".env")).unwrap();
+    fs::write(directory.path().join(".env.local"), "A=1\n").unwrap();
     let environment =
-        read_env_files(&OsFiles, folder.path(), None, Environment::default()).unwrap();
+        read_env_files(&OsFiles, directory.path(), None, Environment::default()).unwrap();
     assert_eq!(environment.get("A"), Some("1"));
 }

@@ -1,8 +1,8 @@
-//! What loading reports, exactly; and what a sound bundle holds.
+//! Exact diagnostics of invalid bundles, and the contents of a valid bundle.
 
 use std::time::Duration;
 
-use super::support::{SOUND, files, found, load_files, load_texts};
+use super::support::{VALID_PROJECT, files, found, load_files, load_texts};
 use crate::support::examples::project;
 use goondan_spec::kinds::{
     AgentWorkdir, ModelApi, ModelOptions, ModelParams, Permission, PermissionAction,
@@ -21,7 +21,7 @@ fn diagnostic<'l>(loaded: &'l LoadResult, field: &str) -> &'l Diagnostic {
         .diagnostics
         .iter()
         .find(|diagnostic| diagnostic.field.as_deref() == Some(field));
-    found.unwrap_or_else(|| panic!("nothing about {field}: {:#?}", loaded.diagnostics))
+    found.unwrap_or_else(|| panic!("no diagnostic about {field}: {:#?}", loaded.diagnostics))
 }
 
 fn local(kind: Kind, name: &str) -> ResourceId {
@@ -106,7 +106,7 @@ fn every_error_is_found_in_one_run() {
 }
 
 #[test]
-fn a_missing_field_is_reported_at_the_key_of_the_map_that_lacks_it() {
+fn a_missing_field_is_reported_at_the_key_of_its_map() {
     let loaded = load_texts(&[(
         "goondan.yaml",
         "apiVersion: goondan.ai/v1\nkind: Model\nmetadata:\n  labels: {a: b}\nspec:\n  provider: openai\n",
@@ -129,7 +129,7 @@ fn a_missing_field_is_reported_at_the_key_of_the_map_that_lacks_it() {
 }
 
 #[test]
-fn yaml_is_read_as_people_write_it() {
+fn comments_anchors_block_text_bom_and_crlf_are_read() {
     let text = "# a comment\napiVersion: goondan.ai/v1   # another\nkind: Model\nmetadata: {name: m}\n\
          spec: {provider: scripted, model: any, options: &o {maxRetries: 0, note: \"a # b\"}}\n---\n\
          apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: assistant, labels: {tier: \"1\"}}\nspec:\n  \
@@ -159,7 +159,7 @@ fn yaml_is_read_as_people_write_it() {
 }
 
 #[test]
-fn a_value_source_is_exactly_one() {
+fn a_value_source_must_have_exactly_one_source() {
     let sources = [
         "{value: k, valueFrom: {env: K}}",
         "{valueFrom: {env: K, secretRef: {ref: Secret/a, key: b}}}",
@@ -180,7 +180,7 @@ fn a_value_source_is_exactly_one() {
 }
 
 #[test]
-fn paths_stay_inside_the_bundle() {
+fn entry_paths_must_stay_inside_the_bundle() {
     for (entry, code) in [
         ("../evil.so", "E_CONFIG_PATH_ESCAPE"),
         ("/usr/lib/evil.so", "E_CONFIG_PATH_ESCAPE"),
@@ -200,8 +200,8 @@ fn paths_stay_inside_the_bundle() {
 }
 
 #[test]
-fn one_mistake_does_not_cascade() {
-    let text = SOUND.replace("provider: scripted, ", "").replace(
+fn one_error_causes_no_follow_up_errors() {
+    let text = VALID_PROJECT.replace("provider: scripted, ", "").replace(
         "apiVersion: goondan.ai/v1\nkind: Agent",
         "apiVersion: v2\nkind: Agent",
     );
@@ -216,9 +216,9 @@ fn one_mistake_does_not_cascade() {
 }
 
 #[test]
-fn a_resource_of_ones_own_goes_before_a_built_in_one() {
+fn a_local_resource_takes_precedence_over_a_built_in_one() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: fs}\nspec: {entry: 'builtin:fs', exports: [{name: read}]}\n";
-    let text = SOUND.replace(
+    let text = VALID_PROJECT.replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, tools: [{ref: Tool/fs}, {ref: {kind: Tool, name: bash}}]}",
     );
@@ -234,10 +234,13 @@ fn a_resource_of_ones_own_goes_before_a_built_in_one() {
 }
 
 #[test]
-fn exports_select_and_override_what_an_entry_says() {
+fn exports_select_and_override_the_exports_of_the_entry() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: look}\nspec:\n  entry: builtin:fs\n  exports:\n    \
          - {name: read, description: Looks., permissions: [read, network]}\n";
-    let bundle = bundle(load_texts(&[("goondan.yaml", SOUND), ("tools.yaml", tool)]));
+    let bundle = bundle(load_texts(&[
+        ("goondan.yaml", VALID_PROJECT),
+        ("tools.yaml", tool),
+    ]));
     let look = &bundle.tools()[&local(Kind::Tool, "look")].spec;
     assert_eq!(look.entry, ToolEntry::Builtin("fs".into()));
     assert_eq!(look.exports.len(), 1);
@@ -252,7 +255,7 @@ fn exports_select_and_override_what_an_entry_says() {
     assert_eq!(
         look.timeout,
         Duration::from_secs(5),
-        "the handler set's own"
+        "the timeout of the built-in tool"
     );
     let whole = &bundle.tools()[&ResourceId::base(Kind::Tool, "fs")].spec;
     assert_eq!(
@@ -266,9 +269,9 @@ fn exports_select_and_override_what_an_entry_says() {
 }
 
 #[test]
-fn an_executable_tool_says_its_own_export() {
+fn an_executable_tool_declares_its_own_export() {
     let files = files(&[
-        ("goondan.yaml", SOUND),
+        ("goondan.yaml", VALID_PROJECT),
         ("tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: run\n"),
     ])
     .file(
@@ -329,7 +332,7 @@ fn options() -> ModelOptions {
 }
 
 #[test]
-fn every_field_arrives() {
+fn every_field_is_loaded() {
     let bundle = bundle(load_files(&project()));
     let id = |kind, name: &str| ResourceId {
         package: Some("@acme/newsroom".into()),
@@ -377,7 +380,7 @@ fn every_field_arrives() {
     );
     assert!(
         tool.exports[1].parameters.is_null(),
-        "the library says them"
+        "the library declares the parameters"
     );
     let extension = &bundle.extensions()[&id(Kind::Extension, "short-memory")].spec;
     assert_eq!(
@@ -404,7 +407,7 @@ fn every_field_arrives() {
 }
 
 #[test]
-fn how_a_tool_is_built_is_known_before_it_is() {
+fn build_settings_are_loaded_before_the_tool_is_built() {
     let text = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: x}\nspec:\n  entry: ./tools/x/target/release/x\n  \
         build: {command: [cargo, build], cwd: tools/x, sources: ['src/**/*.rs'], timeoutMs: 5000}\n";
     let files = files(&[("goondan.yaml", text)]).file("/p/tools/x/Cargo.toml", "");
@@ -445,39 +448,39 @@ fn how_a_tool_is_built_is_known_before_it_is() {
 }
 
 #[test]
-fn a_tool_that_is_not_built_keeps_those_from_running_who_use_it() {
+fn an_unbuilt_tool_is_an_error_only_if_an_agent_uses_it() {
     let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: x}\nspec: {entry: ./x, build: {command: [make]}}\n";
-    let unused = load_texts(&[("goondan.yaml", &format!("{SOUND}{tool}"))]);
+    let unused = load_texts(&[("goondan.yaml", &format!("{VALID_PROJECT}{tool}"))]);
     assert!(
         found(&unused)[0].starts_with("W_CONFIG_NOT_READY")
             && bundle(unused).tools().keys().all(|id| id.name != "x")
     );
-    let text = SOUND.replace(
+    let text = VALID_PROJECT.replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, tools: [{ref: Tool/x}]}",
     );
     let used = load_texts(&[("goondan.yaml", &format!("{text}{tool}"))]);
     assert!(found(&used)[0].starts_with("E_CONFIG_ENTRY_NOT_FOUND"));
-    // Of an agent that can't be read nobody knows what it uses.
+    // An agent that can't be read may use the tool.
     let broken = load_texts(&[(
         "goondan.yaml",
         &format!(
             "{}{tool}",
-            SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: 1}")
+            VALID_PROJECT.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: 1}")
         ),
     )]);
     assert!(
         found(&broken)
             .iter()
-            .any(|one| one.starts_with("E_CONFIG_ENTRY_NOT_FOUND")),
+            .any(|line| line.starts_with("E_CONFIG_ENTRY_NOT_FOUND")),
         "{:?}",
         found(&broken)
     );
 }
 
 #[test]
-fn rules_without_a_default_are_laid_over_what_holds_without_any() {
-    let text = SOUND.replace(
+fn permission_rules_without_a_default_extend_the_default_rules() {
+    let text = VALID_PROJECT.replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, permissions: {rules: [{tool: 'fs__*', action: deny}]}}",
     );
@@ -500,10 +503,10 @@ fn rules_without_a_default_are_laid_over_what_holds_without_any() {
 }
 
 #[test]
-fn a_nested_project_is_left_alone() {
+fn a_nested_project_is_not_loaded() {
     let nested = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: inner}\nspec: {}\n";
     let files = [
-        ("goondan.yaml", SOUND),
+        ("goondan.yaml", VALID_PROJECT),
         ("examples/inner/goondan.yaml", nested),
         ("examples/inner/tools/broken.yaml", "kind: ["),
         (
@@ -517,20 +520,23 @@ fn a_nested_project_is_left_alone() {
 }
 
 #[test]
-fn the_manifest_of_a_custom_tool_is_no_resource_file() {
+fn a_custom_tool_manifest_is_not_a_resource_file() {
     let files = [
-        ("goondan.yaml", SOUND),
+        ("goondan.yaml", VALID_PROJECT),
         ("tools/x/tool.yaml", "name: x\nentrypoint: ../../sh\n"),
         ("tools/y/tool.yaml", "name: [\n"),
     ];
     assert!(bundle(load_texts(&files)).files() == ["goondan.yaml"]);
-    let real = [("goondan.yaml", SOUND), ("a/tool.yaml", "kind: Tool\n")];
+    let real = [
+        ("goondan.yaml", VALID_PROJECT),
+        ("a/tool.yaml", "kind: Tool\n"),
+    ];
     assert!(load_texts(&real).bundle.is_none());
 }
 
 #[test]
-fn secrets_are_shown_nowhere() {
-    let text = SOUND.replace(
+fn secrets_do_not_appear_in_any_output() {
+    let text = VALID_PROJECT.replace(
         "model: any}",
         "model: any, apiKey: {value: sk-hidden, valueFrom: {env: A}}}",
     );
@@ -544,17 +550,17 @@ fn secrets_are_shown_nowhere() {
     ] {
         assert!(!text.contains("sk-hidden"));
     }
-    let sound = SOUND.replace("model: any}", "model: any, apiKey: {value: sk-hidden}}");
+    let valid = VALID_PROJECT.replace("model: any}", "model: any, apiKey: {value: sk-hidden}}");
     assert!(
-        !format!("{:?}", bundle(load_texts(&[("goondan.yaml", &sound)]))).contains("sk-hidden")
+        !format!("{:?}", bundle(load_texts(&[("goondan.yaml", &valid)]))).contains("sk-hidden")
     );
 }
 
 #[test]
-fn a_schema_that_the_provider_refuses_is_a_warning_at_its_place() {
+fn a_schema_refused_by_the_provider_is_a_warning_with_a_position() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./libt.so\n  exports:\n    - name: run\n      \
          parameters:\n        type: object\n        properties:\n          tags: {type: array}\n";
-    let text = SOUND.replace("scripted", "openai").replace(
+    let text = VALID_PROJECT.replace("scripted", "openai").replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, tools: [{ref: Tool/t}]}",
     );
@@ -571,11 +577,11 @@ fn a_schema_that_the_provider_refuses_is_a_warning_at_its_place() {
 }
 
 #[test]
-fn a_schema_that_the_provider_refuses_is_shown_as_it_is_sent() {
+fn a_warning_about_a_refused_schema_shows_the_sent_schema() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./libt.so\n  exports:\n    - name: run\n      \
          parameters:\n        type: object\n        properties: {a: {type: string}, b: {type: string}}\n        \
          anyOf: [{required: [a]}, {required: [b]}]\n";
-    let text = SOUND.replace("scripted", "anthropic").replace(
+    let text = VALID_PROJECT.replace("scripted", "anthropic").replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, tools: [{ref: Tool/t}]}",
     );

@@ -1,17 +1,17 @@
-//! Loading of bundles as others see it: from files to a bundle, or to diagnostics.
+//! Tests of the public loading API: from files to a bundle, or to diagnostics.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod again;
 mod attacks;
-mod broken;
+mod cached_load;
+mod common_mistakes;
 mod connections;
 mod documentation;
+mod field_names;
 #[cfg(unix)]
 mod file_system;
-mod habits;
+mod invalid_projects;
 mod loading;
-mod names;
 mod packages;
 mod properties;
 mod reference;
@@ -19,4 +19,4 @@ mod renderings;
 mod schemas;
 mod support;
 mod swarms;
-mod workdirs;
+mod working_directories;

@@ -1,4 +1,5 @@
-//! Packages that are installed in a project: what they add to it, and what is said where they are not as they should be.
+//! Installed packages: the resources that they add to a project, and errors of missing, outdated or
+//! changed packages.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn agent(name: &str, more: &str) -> String {
     )
 }
 
-fn needs(name: &str, range: &str) -> String {
+fn dependency(name: &str, range: &str) -> String {
     format!("{{name: \"{name}\", version: \"{range}\"}}")
 }
 
@@ -35,7 +36,7 @@ fn loaded(files: &MemoryFiles) -> LoadResult {
     })
 }
 
-/// Adds the files of a package, and what the lock file says of it.
+/// Adds the files of a package, and its entry in the lock file.
 fn install(
     mut files: MemoryFiles,
     lock: &mut PackageLock,
@@ -58,7 +59,7 @@ fn install(
     files
 }
 
-/// A project that needs `@a/one`, which needs `two`.
+/// Returns a project that depends on `@a/one`, which depends on `two`.
 fn project(own: &str, one: &str, two: &str) -> (MemoryFiles, PackageLock) {
     let mut lock = PackageLock::new(Default::default());
     let files = MemoryFiles::new().file("/p/goondan.yaml", own);
@@ -76,14 +77,14 @@ fn project(own: &str, one: &str, two: &str) -> (MemoryFiles, PackageLock) {
 fn own(range: &str, more: &str) -> String {
     format!(
         "{}{MODEL}{more}",
-        package("app", "0.1.0", &needs("@a/one", range))
+        package("app", "0.1.0", &dependency("@a/one", range))
     )
 }
 
 fn one(more: &str) -> String {
     format!(
         "{}{MODEL}{more}",
-        package("@a/one", "1.2.0", &needs("two", "^2.0.0"))
+        package("@a/one", "1.2.0", &dependency("two", "^2.0.0"))
     )
 }
 
@@ -99,7 +100,7 @@ fn locked(files: MemoryFiles, lock: &PackageLock) -> MemoryFiles {
     files.file("/p/goondan.lock.yaml", lock.render())
 }
 
-/// Codes with their places.
+/// Returns the errors as `file:line CODE`.
 fn found(loaded: &LoadResult) -> Vec<String> {
     let line = |problem: &goondan_spec::Diagnostic| problem.position.map_or(0, |at| at.line);
     let shown = |problem: &goondan_spec::Diagnostic| {
@@ -119,7 +120,7 @@ fn found(loaded: &LoadResult) -> Vec<String> {
 }
 
 #[test]
-fn resources_of_packages_are_part_of_the_project_and_paths_start_from_the_package() {
+fn package_resources_load_with_paths_relative_to_the_package() {
     let swarm = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: default}\n\
                  spec: {entryAgent: Agent/helper, agents: [{ref: Agent/helper}]}\n";
     let helper = agent("helper", ", prompt: {systemRef: ./prompts/p.md}");
@@ -140,7 +141,7 @@ fn resources_of_packages_are_part_of_the_project_and_paths_start_from_the_packag
         bundle.agents()[&id].spec.prompt.as_ref().unwrap().text,
         "Be kind."
     );
-    // The swarm of a package is for those who run the package.
+    // The swarm of a package is not part of the project.
     assert_eq!(bundle.swarms().len(), 1);
     let order: Vec<&str> = bundle
         .packages()
@@ -162,7 +163,7 @@ fn resources_of_packages_are_part_of_the_project_and_paths_start_from_the_packag
 }
 
 #[test]
-fn a_package_sees_what_it_depends_on_and_nothing_else() {
+fn references_reach_only_direct_dependencies() {
     let swarm = |reference: &str| {
         format!(
             "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: default}}\n\
@@ -175,7 +176,7 @@ fn a_package_sees_what_it_depends_on_and_nothing_else() {
             "{kind: Agent, name: nobody, package: \"@a/one\"}",
             Some("E_CONFIG_REF_NOT_FOUND"),
         ),
-        // A package of a package is not the project's.
+        // The project cannot reference a dependency of its dependency.
         ("Agent/deep", Some("E_CONFIG_REF_NOT_FOUND")),
         (
             "{kind: Agent, name: deep, package: two}",
@@ -191,21 +192,21 @@ fn a_package_sees_what_it_depends_on_and_nothing_else() {
         let codes: Vec<&str> = loaded
             .diagnostics
             .iter()
-            .filter(|one| one.is_error())
-            .map(|one| one.code.as_str())
+            .filter(|problem| problem.is_error())
+            .map(|problem| problem.code.as_str())
             .collect();
         assert_eq!(codes.first().copied(), code, "{reference}");
     }
 }
 
 #[test]
-fn what_is_missing_old_or_changed_is_told_at_its_line() {
+fn missing_outdated_or_changed_packages_are_reported_at_their_line() {
     let (files, lock) = project(
         &own("^1.0.0", &agent("a", ", tools: [{ref: Tool/of-one}]")),
         &one(""),
         &two(),
     );
-    // Nothing is said of a reference that a package may have that is not there.
+    // A reference that the missing package may define is not an error.
     assert_eq!(
         found(&loaded(&files)),
         ["goondan.yaml:4 E_PACKAGE_NOT_INSTALLED"]
@@ -240,10 +241,10 @@ fn what_is_missing_old_or_changed_is_told_at_its_line() {
 }
 
 #[test]
-fn conflicts_and_circles_are_told_where_they_are_written() {
+fn version_conflicts_and_cycles_are_reported_at_the_dependency() {
     let other = format!(
         "{}{MODEL}",
-        package("@a/one", "1.2.0", &needs("two", "^3.0.0"))
+        package("@a/one", "1.2.0", &dependency("two", "^3.0.0"))
     );
     let (files, lock) = project(&own("^1.0.0", ""), &other, &two());
     let conflict = loaded(&locked(files, &lock));
@@ -251,7 +252,10 @@ fn conflicts_and_circles_are_told_where_they_are_written() {
         found(&conflict),
         [".goondan/installed/@a/one/goondan.yaml:4 E_PACKAGE_VERSION_CONFLICT"]
     );
-    let back = format!("{}{MODEL}", package("two", "2.0.0", &needs("@a/one", "*")));
+    let back = format!(
+        "{}{MODEL}",
+        package("two", "2.0.0", &dependency("@a/one", "*"))
+    );
     let (files, lock) = project(&own("^1.0.0", ""), &one(""), &back);
     assert_eq!(
         found(&loaded(&locked(files, &lock))),
@@ -260,7 +264,7 @@ fn conflicts_and_circles_are_told_where_they_are_written() {
 }
 
 #[test]
-fn a_package_cannot_reach_out_of_its_folder() {
+fn package_paths_cannot_leave_the_package_directory() {
     for path in [
         "../two/goondan.yaml",
         "../../../goondan.yaml",
@@ -278,11 +282,11 @@ fn a_package_cannot_reach_out_of_its_folder() {
 }
 
 #[test]
-fn a_folder_of_this_platform_is_chosen() {
+fn platform_in_an_entry_selects_the_current_platform() {
     let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\n\
                 spec: {entry: \"./bin/{platform}/t\", exports: [{name: x, description: x, parameters: {type: object}}]}\n";
-    let here = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-    for (folder, expected) in [(here.as_str(), 0), ("plan9-mips", 1)] {
+    let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+    for (folder, expected) in [(platform.as_str(), 0), ("plan9-mips", 1)] {
         let manifest = one(tool);
         let file = format!("bin/{folder}/t/tool.yaml");
         let content = [
@@ -307,8 +311,8 @@ fn a_folder_of_this_platform_is_chosen() {
         let missing = loaded
             .diagnostics
             .iter()
-            .filter(|one| one.code.as_str() == "E_PACKAGE_PLATFORM");
-        let missing: Vec<&str> = missing.map(|one| one.message.as_str()).collect();
+            .filter(|problem| problem.code.as_str() == "E_PACKAGE_PLATFORM");
+        let missing: Vec<&str> = missing.map(|problem| problem.message.as_str()).collect();
         assert_eq!(missing.len(), expected, "{:?}", found(&loaded));
         assert!(
             missing

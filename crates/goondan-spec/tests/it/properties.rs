@@ -1,6 +1,6 @@
-//! Whatever the text, loading ends without a panic and every place lies in its file.
+//! For any text, loading ends without a panic, and each position is inside its file.
 
-use super::support::{SOUND, load_files};
+use super::support::{VALID_PROJECT, load_files};
 use goondan_spec::render::{github, json, pretty, short};
 use goondan_spec::{LoadResult, MemoryFiles};
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn load_bytes(bytes: Vec<u8>) -> LoadResult {
     load_files(&MemoryFiles::new().file("/p/goondan.yaml", bytes))
 }
 
-/// Pieces that YAML cares about, so that random text gets somewhere.
+/// Generates text from pieces of YAML syntax, which passes more checks than random text.
 fn yaml_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("apiVersion: goondan.ai/v1\n".to_owned()),
@@ -63,25 +63,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn loading_random_bytes_gives_valid_positions(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         check(&load_bytes(bytes));
     }
 
     #[test]
-    fn any_text(text in ".{0,300}") {
+    fn loading_random_text_gives_valid_positions(text in ".{0,300}") {
         check(&load_bytes(text.into_bytes()));
     }
 
     #[test]
-    fn text_that_looks_like_yaml(text in yaml_like()) {
+    fn loading_yaml_like_text_gives_valid_positions(text in yaml_like()) {
         check(&load_bytes(text.into_bytes()));
     }
 
-    /// A sound bundle with a piece cut out and another put in.
+    /// Replaces a part of a valid bundle by YAML-like text.
     #[test]
-    fn a_damaged_bundle(at in 0..SOUND.len(), cut in 0..30usize, put in yaml_like()) {
-        let end = (at + cut).min(SOUND.len());
-        let text = format!("{}{put}{}", &SOUND[..at], &SOUND[end..]);
+    fn loading_a_damaged_bundle_gives_valid_positions(at in 0..VALID_PROJECT.len(), cut in 0..30usize, put in yaml_like()) {
+        let end = (at + cut).min(VALID_PROJECT.len());
+        let text = format!("{}{put}{}", &VALID_PROJECT[..at], &VALID_PROJECT[end..]);
         check(&load_bytes(text.into_bytes()));
     }
 }

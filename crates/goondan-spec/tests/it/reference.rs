@@ -1,4 +1,4 @@
-//! `docs/reference.md` is made from the schemas, and its examples use every field.
+//! `docs/reference.md` is generated from the schemas, and its examples use every field.
 
 use std::fmt::Write as _;
 
@@ -34,8 +34,8 @@ A field that is not on this page is an error. [YAML](yaml.md) describes the YAML
 program, and `gdn schema` prints the JSON Schemas that this page is made from.
 ";
 
-/// Where else to read about a kind.
-const READ_ON: [(Kind, &str); 8] = [
+/// Links to further reading for each kind.
+const FURTHER_READING: [(Kind, &str); 8] = [
     (
         Kind::Model,
         "[Models](models.md) lists the providers and their `options`.",
@@ -79,19 +79,19 @@ fn schema(kind: Kind) -> Value {
         .1
 }
 
-/// The fields of a kind's `spec`.
+/// Returns the fields of a kind's `spec`.
 fn spec(kind: Kind) -> Vec<Field> {
     let schema = schema(kind);
     fields(&schema, &schema["properties"]["spec"], "spec")
 }
 
-/// The fields of a definition that has a section of its own.
+/// Returns the fields of a definition with its own section.
 fn shared(name: &str) -> Vec<Field> {
     let root = schema(Kind::Connection);
     fields_inside(&root, &root["$defs"][name])
 }
 
-/// What stands around the `spec` of every document.
+/// Returns the fields of every document outside `spec`.
 fn envelope() -> Vec<Field> {
     let mut schema = schema(Kind::Agent);
     schema["properties"]["spec"] =
@@ -133,7 +133,7 @@ fn table(page: &mut String, fields: &[Field]) {
     }
 }
 
-/// The values of an enumeration, as sentences.
+/// Returns the values of an enumeration, as sentences.
 fn meanings(values: &[(String, String)]) -> String {
     let meaning = |(value, text): &(String, String)| {
         format!("{value}: {}", lower(text.trim_end_matches('.')))
@@ -167,9 +167,9 @@ fn page() -> String {
     }
     page.push_str("\n## Every document\n");
     table(&mut page, &envelope());
-    for (kind, read_on) in READ_ON {
+    for (kind, further_reading) in FURTHER_READING {
         let text = schema(kind)["description"].as_str().unwrap().to_owned();
-        write!(page, "\n## {kind}\n\n{text} {read_on}").unwrap();
+        write!(page, "\n## {kind}\n\n{text} {further_reading}").unwrap();
         page.truncate(page.trim_end().len());
         page.push('\n');
         table(&mut page, &spec(kind));
@@ -199,7 +199,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_is_fresh() {
+fn the_reference_page_is_up_to_date() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PAGE, page()).unwrap();
     }
@@ -210,9 +210,9 @@ fn the_page_is_fresh() {
     );
 }
 
-/// Each description is also what an editor shows beside the field.
+/// Editors show each description next to the field.
 #[test]
-fn no_field_lacks_a_description() {
+fn every_field_has_a_description() {
     let shared = ["ObjectRef", "ValueSource"].map(shared).concat();
     let mut all = [envelope(), shared, Kind::ALL.map(spec).concat()].concat();
     assert!(all.len() > 100, "{}", all.len());
@@ -249,7 +249,7 @@ fn each_example_uses_every_field() {
     }
 }
 
-/// Whether there is something at `path`.
+/// Returns true if there is a value at `path`.
 fn has(value: &Value, path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else {
         return true;

@@ -1,11 +1,11 @@
-//! The renderings for programs and for one line each. The pretty one is held by the broken bundles.
+//! The short, JSON and GitHub renderings. Snapshots of invalid bundles cover the pretty rendering.
 
-use super::support::{SOUND, load_texts};
+use super::support::{VALID_PROJECT, load_texts};
 use goondan_spec::render::{github, json, short};
 use goondan_spec::{Code, Diagnostic};
 
 fn diagnostics() -> Vec<Diagnostic> {
-    let text = SOUND
+    let text = VALID_PROJECT
         .replace("modelRef: Model/m", "modelRef: Model/n")
         .replace("name: default", "name: Default");
     let mut found = load_texts(&[
@@ -21,16 +21,16 @@ fn diagnostics() -> Vec<Diagnostic> {
 }
 
 #[test]
-fn one_line_each() {
+fn short_rendering_has_one_line_per_diagnostic() {
     insta::assert_snapshot!(short(&diagnostics()));
 }
 
 #[test]
-fn for_programs() {
+fn json_rendering_of_diagnostics() {
     insta::assert_snapshot!(json(&diagnostics()));
 }
 
 #[test]
-fn for_github() {
+fn github_rendering_of_diagnostics() {
     insta::assert_snapshot!(github(&diagnostics()));
 }

@@ -1,4 +1,4 @@
-//! The schemas in `schemas/` are fresh, and say the same as the decoders.
+//! The schemas in `schemas/` are up to date, and accept the same documents as the decoders.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use goondan_spec::schema::schemas;
 use goondan_spec::{Kind, yaml};
 use serde_json::Value;
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas")
 }
 
-/// Run with `UPDATE_SCHEMAS=1` to write them.
+/// With `UPDATE_SCHEMAS=1`, the test writes the schemas.
 #[test]
-fn the_committed_schemas_are_fresh() {
+fn the_committed_schemas_are_up_to_date() {
     for (name, schema) in schemas() {
-        let path = folder().join(&name);
+        let path = directory().join(&name);
         let fresh = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-            std::fs::create_dir_all(folder()).unwrap();
+            std::fs::create_dir_all(directory()).unwrap();
             std::fs::write(&path, &fresh).unwrap();
         }
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
@@ -45,7 +45,7 @@ fn documents(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn every_documented_field_passes_both() {
+fn examples_pass_the_schemas_and_the_decoders() {
     let loaded = load_files(&project());
     assert!(loaded.bundle.is_some(), "{:#?}", loaded.diagnostics);
     for document in Kind::ALL
@@ -66,10 +66,9 @@ fn every_documented_field_passes_both() {
     }
 }
 
-/// The decoder names all fields that it asks for when it meets an unknown one, so the two lists can
-/// be compared.
+/// The decoder's suggestion for an unknown field lists all fields, so the lists can be compared.
 #[test]
-fn schema_and_decoder_know_the_same_fields() {
+fn schema_and_decoder_have_the_same_fields() {
     for (name, schema) in schemas() {
         let Some(spec) = schema["properties"]["spec"].as_object() else {
             continue;
@@ -105,9 +104,9 @@ fn schema_and_decoder_know_the_same_fields() {
     }
 }
 
-/// Each of these is wrong in one way that the schema can express; the decoder has to see it too.
+/// Each spec has one error that the schema can express; the decoder must also report the error.
 #[test]
-fn what_one_refuses_the_other_refuses() {
+fn schema_and_decoder_refuse_the_same_specs() {
     let cases = [
         ("Model", "{provider: '', model: x}"),
         ("Model", "{provider: openai}"),
@@ -211,11 +210,11 @@ fn what_one_refuses_the_other_refuses() {
         let document = documents(&text).remove(0);
         assert!(
             !validator(kind).is_valid(&document),
-            "the schema takes {kind} {spec}"
+            "the schema accepts {kind} {spec}"
         );
         assert!(
             !validator("goondan").is_valid(&document),
-            "goondan.schema.json takes {kind} {spec}"
+            "goondan.schema.json accepts {kind} {spec}"
         );
         let loaded = load_files(&files(&[
             ("goondan.yaml", &text),
@@ -224,13 +223,13 @@ fn what_one_refuses_the_other_refuses() {
         ]));
         assert!(
             loaded.bundle.is_none(),
-            "the decoder takes {kind} {spec}: {:?}",
+            "the decoder accepts {kind} {spec}: {:?}",
             found(&loaded)
         );
     }
 }
 
-/// Every map that may hold a field with a default, and no such field.
+/// Contains every map that may have a field with a default, but no such field.
 const SHORT: &str = "apiVersion: goondan.ai/v1
 kind: Package
 metadata: {name: p}
@@ -270,30 +269,33 @@ metadata: {name: c}
 spec: {entry: in.js, build: {command: make}, events: [{name: e, properties: {p: {type: string}}}]}
 ";
 
-/// Writes `default` where it is left out, in all maps that `path` leads to. Says whether there was
-/// any.
-fn fill_in(value: &mut Value, path: &[&str], default: &Value) -> bool {
+/// Inserts `default` at `path` in each matching map that lacks the field. Returns true if there was
+/// such a map.
+fn insert_default(value: &mut Value, path: &[&str], default: &Value) -> bool {
     match path {
         [] => false,
         [name] => value
             .as_object_mut()
             .is_some_and(|map| map.insert((*name).to_owned(), default.clone()).is_none()),
-        ["<name>", rest @ ..] => value
-            .as_object_mut()
-            .is_some_and(|map| map.values_mut().any(|value| fill_in(value, rest, default))),
+        ["<name>", rest @ ..] => value.as_object_mut().is_some_and(|map| {
+            map.values_mut()
+                .any(|value| insert_default(value, rest, default))
+        }),
         [first, rest @ ..] => match first.strip_suffix("[]") {
-            Some(list) => value[list]
-                .as_array_mut()
-                .is_some_and(|items| items.iter_mut().any(|item| fill_in(item, rest, default))),
+            Some(list) => value[list].as_array_mut().is_some_and(|items| {
+                items
+                    .iter_mut()
+                    .any(|item| insert_default(item, rest, default))
+            }),
             None => value
                 .get_mut(first)
-                .is_some_and(|value| fill_in(value, rest, default)),
+                .is_some_and(|value| insert_default(value, rest, default)),
         },
     }
 }
 
 #[test]
-fn defaults_of_the_schema_are_those_of_the_decoder() {
+fn schema_defaults_equal_decoder_defaults() {
     let (short, mut full) = (documents(SHORT), documents(SHORT));
     for kind in Kind::ALL {
         let (_, schema) = schemas()
@@ -310,14 +312,14 @@ fn defaults_of_the_schema_are_those_of_the_decoder() {
                 .find(|document| document["kind"] == kind.as_str())
                 .unwrap();
             assert!(
-                fill_in(document, &path, &default),
+                insert_default(document, &path, &default),
                 "{kind} {} is not in the short project",
                 field.path
             );
         }
     }
     let load = |documents: &[Value]| {
-        // JSON is YAML, too.
+        // JSON is also YAML.
         let text: Vec<String> = documents.iter().map(Value::to_string).collect();
         let files = files(&[
             ("goondan.yaml", &text.join("\n---\n")),

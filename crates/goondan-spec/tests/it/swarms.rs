@@ -1,8 +1,8 @@
-//! Choosing a swarm, the variables that it needs, and what differs between two bundles.
+//! The choice of a swarm, its required variables, and the diff of two bundles.
 
 use std::collections::HashMap;
 
-use super::support::{SOUND, files, load_files, load_texts};
+use super::support::{VALID_PROJECT, files, load_files, load_texts};
 use goondan_spec::{
     AgentChange, AgentEffect, AgentPart, Bundle, BundleSnapshot, Code, Environment, Fingerprint,
     diff,
@@ -28,8 +28,8 @@ fn swarm(name: &str, agent: &str) -> String {
     )
 }
 
-/// Two agents with a model each, in a swarm each.
-fn two() -> String {
+/// Returns two swarms, each with one agent and one model.
+fn two_swarms() -> String {
     let model = |name: &str, key: &str| {
         format!(
             "---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: {name}}}\nspec: {{provider: openai, model: x, apiKey: {{valueFrom: {key}}}}}\n"
@@ -52,15 +52,15 @@ fn two() -> String {
 }
 
 #[test]
-fn a_swarm_is_chosen_by_name_by_default_or_because_it_is_alone() {
-    let alone = bundle(&[(
+fn a_swarm_is_chosen_by_name_as_default_or_as_the_only_one() {
+    let single = bundle(&[(
         "goondan.yaml",
-        &SOUND.replace("name: default", "name: only"),
+        &VALID_PROJECT.replace("name: default", "name: only"),
     )]);
-    assert_eq!(alone.choose_swarm(None).unwrap().id.name, "only");
+    assert_eq!(single.choose_swarm(None).unwrap().id.name, "only");
     let several = bundle(&[(
         "goondan.yaml",
-        &(SOUND.to_owned() + &swarm("other", "assistant")),
+        &(VALID_PROJECT.to_owned() + &swarm("other", "assistant")),
     )]);
     assert_eq!(several.choose_swarm(None).unwrap().id.name, "default");
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_swarm_is_chosen_by_name_by_default_or_because_it_is_alone() {
         (wrong.code, wrong.suggestion.as_deref()),
         (Code::NO_SWARM, Some("did you mean `other`?"))
     );
-    let unclear = bundle(&[("goondan.yaml", &two())]);
+    let unclear = bundle(&[("goondan.yaml", &two_swarms())]);
     assert!(
         unclear
             .choose_swarm(None)
@@ -81,13 +81,13 @@ fn a_swarm_is_chosen_by_name_by_default_or_because_it_is_alone() {
             .unwrap()
             .contains("`first` or `second`")
     );
-    let none = bundle(&[("goondan.yaml", SOUND.split("---").next().unwrap())]);
+    let none = bundle(&[("goondan.yaml", VALID_PROJECT.split("---").next().unwrap())]);
     assert_eq!(none.choose_swarm(None).unwrap_err().code, Code::NO_SWARM);
 }
 
 #[test]
-fn only_what_the_swarm_uses_needs_its_variables() {
-    let bundle = bundle(&[("goondan.yaml", &two())]);
+fn only_models_of_the_chosen_swarm_need_their_variables() {
+    let bundle = bundle(&[("goondan.yaml", &two_swarms())]);
     let missing = |swarm: &str, set: &[&str]| {
         let id = bundle.choose_swarm(Some(swarm)).unwrap().id.clone();
         bundle.missing_environment(&id, &environment(set))
@@ -109,11 +109,11 @@ fn only_what_the_swarm_uses_needs_its_variables() {
 }
 
 #[test]
-fn connections_need_theirs_where_they_feed_the_swarm() {
+fn only_connections_of_the_chosen_swarm_need_their_variables() {
     let connection = "---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: c}\nspec: {entry: c.so, events: [{name: e}]}\n\
         ---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: k}\n\
         spec: {connectorRef: Connector/c, swarmRef: Swarm/other, secrets: {token: {valueFrom: {env: TOKEN}}}}\n";
-    let text = format!("{SOUND}{}{connection}", swarm("other", "assistant"));
+    let text = format!("{VALID_PROJECT}{}{connection}", swarm("other", "assistant"));
     let loaded = load_files(&files(&[("goondan.yaml", &text), ("c.so", "")]));
     let bundle = loaded.bundle.unwrap();
     let missing = |swarm| {
@@ -174,7 +174,7 @@ fn value_sources_in_a_config_are_secrets() {
         bundle.secret_refs(&default),
         [("bank".to_owned(), "pin".to_owned())]
     );
-    // Opening the tool reports a missing variable.
+    // A missing variable is reported later, when the tool is opened.
     assert!(
         bundle
             .missing_environment(&default, &environment(&[]))
@@ -183,11 +183,11 @@ fn value_sources_in_a_config_are_secrets() {
 }
 
 #[test]
-fn a_short_secret_is_a_warning_that_does_not_show_it() {
+fn a_short_secret_is_a_warning_without_its_value() {
     let connection = "---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: c}\nspec: {entry: c.so, events: [{name: e}]}\n\
         ---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: k}\n\
         spec: {connectorRef: Connector/c, config: {mode: {value: qq}}, secrets: {again: {valueFrom: {env: ONE_KEY}}, token: {value: qqqqqqq}}}\n";
-    let text = two() + connection;
+    let text = two_swarms() + connection;
     let loaded = load_files(&files(&[("goondan.yaml", &text), ("c.so", "")]));
     let bundle = loaded.bundle.unwrap();
     let warnings = |one: &str, two: &str| {
@@ -226,8 +226,8 @@ fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> BundleSnapsho
 }
 
 #[test]
-fn bundles_differ_by_meaning_not_by_layout() {
-    let agent = SOUND.replace(
+fn the_diff_of_bundles_ignores_the_file_layout() {
+    let agent = VALID_PROJECT.replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, prompt: {systemRef: p.md}, \
         permissions: {rules: [{tool: bash__exec, action: ask}]}}",
@@ -268,9 +268,9 @@ fn bundles_differ_by_meaning_not_by_layout() {
 }
 
 #[test]
-fn an_agent_sees_tools_at_the_next_step_and_everything_else_at_the_next_turn() {
+fn tool_changes_apply_at_the_next_step_and_limits_are_flagged() {
     let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec: {entry: t.so, timeoutMs: 1000}\n";
-    let text = SOUND.replace(
+    let text = VALID_PROJECT.replace(
         "modelRef: Model/m}}",
         "modelRef: Model/m}, tools: [{ref: Tool/t}]}",
     ) + tool;
@@ -319,19 +319,19 @@ fn an_agent_sees_tools_at_the_next_step_and_everything_else_at_the_next_turn() {
 }
 
 #[test]
-fn agents_come_and_go() {
-    let other = SOUND
+fn added_and_removed_agents_are_in_the_diff() {
+    let other = VALID_PROJECT
         .split("---\n")
         .nth(1)
         .unwrap()
         .replace("name: assistant", "name: other");
-    let both = format!("{SOUND}---\n{other}");
+    let both = format!("{VALID_PROJECT}---\n{other}");
     let both = both.replace(
         "agents: [{ref: Agent/assistant}]",
         "agents: [{ref: Agent/assistant}, {ref: Agent/other}]",
     );
     let (one, both) = (
-        bundle(&[("goondan.yaml", SOUND)]),
+        bundle(&[("goondan.yaml", VALID_PROJECT)]),
         bundle(&[("goondan.yaml", &both)]),
     );
     let (one, both) = (snapshot(&one, None), snapshot(&both, None));
@@ -346,11 +346,11 @@ fn agents_come_and_go() {
 }
 
 #[test]
-fn secrets_count_where_they_are_wanted_and_leave_no_trace_elsewhere() {
+fn secrets_change_a_snapshot_only_with_an_environment() {
     let with = |key: &str| {
         bundle(&[(
             "goondan.yaml",
-            &SOUND.replace("model: any", &format!("model: any, apiKey: {key}")),
+            &VALID_PROJECT.replace("model: any", &format!("model: any, apiKey: {key}")),
         )])
     };
     let named = with("{valueFrom: {env: KEY}}");
@@ -374,10 +374,10 @@ fn secrets_count_where_they_are_wanted_and_leave_no_trace_elsewhere() {
 }
 
 #[test]
-fn a_variable_in_the_config_of_a_tool_counts() {
+fn a_changed_variable_in_a_tool_config_changes_the_tool() {
     let tool = |source: &str| {
         format!(
-            "{SOUND}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\nspec: {{entry: t.so, config: {{hooks: \
+            "{VALID_PROJECT}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\nspec: {{entry: t.so, config: {{hooks: \
              [{{url: {{valueFrom: {source}}}}}]}}}}\n"
         )
     };
@@ -405,8 +405,8 @@ fn a_variable_in_the_config_of_a_tool_counts() {
 }
 
 #[test]
-fn a_snapshot_survives_being_written_down() {
-    let snapshot = snapshot(&bundle(&[("goondan.yaml", SOUND)]), None);
+fn a_snapshot_survives_serialization() {
+    let snapshot = snapshot(&bundle(&[("goondan.yaml", VALID_PROJECT)]), None);
     let text = serde_json::to_string(&snapshot).unwrap();
     assert_eq!(
         serde_json::from_str::<BundleSnapshot>(&text).unwrap(),

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
-mod adoption;
-mod conformity;
-mod holding;
-mod members;
-mod place;
-mod tables;
+mod database;
+mod leadership;
+mod schema_versions;
+mod store_suite;
+mod workers;
+mod workspace_import;

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_is_cut_away_however_long() {
+    fn a_torn_tail_of_any_length_is_removed() {
         for tail in ["{\"half", &"x".repeat(10_000)] {
             let fs = SimFs::new();
             fs.put(Path::new(PATH), format!("1\n2\n{tail}").as_bytes());
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_numbers_are_counted_as_readers_count_them() {
+    fn the_next_sequence_number_counts_lines_without_numbers() {
         let fs = SimFs::new();
         let mut bytes = Vec::new();
         file_format::add_header(&mut bytes, Path::new(PATH));
@@ -457,11 +457,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_leaves_whole_lines() {
+    fn a_full_disk_leaves_only_complete_lines() {
         let fs = SimFs::new();
         let mut lines = appender(&fs);
         lines.append(&1).unwrap();
-        fs.leave_room(Some(3));
+        fs.limit_free_space(Some(3));
         let error = lines.append(&"a long line").unwrap_err();
         assert!(
             error
@@ -470,13 +470,13 @@ mod tests {
             "{error}"
         );
         assert_eq!(text(&fs), "1\n");
-        fs.leave_room(None);
+        fs.limit_free_space(None);
         lines.append(&2).unwrap();
         assert_eq!(text(&fs), "1\n2\n");
     }
 
     #[test]
-    fn a_failed_sync_takes_back_what_was_not_on_disk() {
+    fn a_failed_sync_removes_unsynced_lines() {
         let fs = SimFs::new();
         let mut lines = appender(&fs);
         lines.append(&1).unwrap();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_one_in_a_file_that_a_killed_process_has_made() {
+    fn a_synced_line_survives_in_a_file_created_by_a_killed_process() {
         let fs = SimFs::new();
         appender(&fs).append(&1).unwrap();
         let fs = fs.kill();
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn and_one_in_a_file_that_somebody_made_and_never_synced() {
+    fn a_synced_line_survives_in_a_file_created_but_never_synced() {
         let fs = SimFs::new();
         let disk = SyncedDisk::new(Arc::new(fs.clone()));
         let mut other = FileAppender::new(Arc::clone(&disk), "/other".into(), 1);
@@ -530,19 +530,19 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_in_the_place_of_others_where_they_lie() {
+    fn overwrite_replaces_all_lines_or_none() {
         let fs = SimFs::new();
         let mut lines = appender(&fs);
-        for (first, wanted) in [
+        for (new_lines, expected) in [
             (&[1, 2, 3][..], "1\n2\n3\n4\n"),
             (&[5], "5\n4\n"),
             (&[66, 77, 8], "66\n77\n8\n4\n"),
         ] {
-            lines.overwrite(first).unwrap();
+            lines.overwrite(new_lines).unwrap();
             lines.append(&4).unwrap();
-            assert_eq!(text(&fs), wanted);
+            assert_eq!(text(&fs), expected);
         }
-        fs.leave_room(Some(2));
+        fs.limit_free_space(Some(2));
         lines
             .overwrite(&["a line for which there is no room"])
             .unwrap_err();
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_file_is_told_and_then_made_again() {
+    fn a_deleted_file_is_reported_and_then_created_again() {
         let fs = SimFs::new();
         fs.create_directories(Path::new("/d")).unwrap();
         let mut lines = FileAppender::new(SyncedDisk::new(Arc::new(fs.clone())), "/d/x".into(), 2);

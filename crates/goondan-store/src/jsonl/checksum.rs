@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn each_changed_byte_of_the_data_is_recognized() {
+    fn each_changed_byte_of_the_data_is_detected() {
         let mut line = br#"x{"record":"accepted","text":"charge"}"#.to_vec();
         seal(&mut line, 1, Some(7));
         line.push(b'\n');
         let line = &line[1..];
         assert!(is_intact(line) && serde_json::from_slice::<serde_json::Value>(line).is_ok());
-        // A change of the checksum's own field name leaves the data as it was: the line then counts as
-        // a line of an earlier version.
+        // Changes to the checksum's field name are not tested: the line then counts as a line of an
+        // earlier version.
         for at in 0..line.len() - "\n".len() - SUFFIX_BYTES {
             let mut changed = line.to_vec();
             changed[at] ^= 1;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_earlier_versions_have_no_checksum() {
+    fn lines_without_a_checksum_are_accepted() {
         for line in [&b"{\"record\":\"accepted\"}\n"[..], b"{}\n", b"3\n", b"\n"] {
             assert!(is_intact(line));
         }

@@ -123,8 +123,8 @@ pub(super) fn read_header(line: &[u8], path: &Path) -> io::Result<Option<FoundHe
 mod tests {
     use super::*;
 
-    /// Returns the problem of a damaged header of the inbox; `None` if `line` is intact or no
-    /// header.
+    /// Returns the problem of a damaged inbox header; `None` if the header is intact or `line` is
+    /// not a header.
     fn header_problem(line: &[u8]) -> Option<String> {
         let header = read_header(line, Path::new("/w/inbox.jsonl")).unwrap();
         match header {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_names_its_file_and_version() {
+    fn a_header_contains_the_format_and_its_version() {
         let mut header = Vec::new();
         add_header(&mut header, Path::new("/w/inbox.jsonl"));
         let text = String::from_utf8(header.clone()).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_refused_with_a_command() {
+    fn a_newer_version_is_refused_with_an_update_command() {
         let line = b"{\"format\":\"gdn-inbox\",\"version\":3,\"other\":[]}\n";
         let error = read_header(line, Path::new("/w/inbox.jsonl"))
             .err()

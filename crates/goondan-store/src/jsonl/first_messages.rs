@@ -104,16 +104,21 @@ mod tests {
     use crate::suite::samples;
 
     #[test]
-    fn the_first_lines_are_read() {
+    fn first_lines_returns_the_requested_messages() {
         let path = Path::new("base.jsonl");
         let file = encode_file(path, &samples::messages(&["a", "b", "c"])).unwrap();
         let ids = |count| {
             let messages = first_lines(&file, path, count)?;
-            Some(messages.iter().map(|it| it.id.clone()).collect::<Vec<_>>())
+            Some(
+                messages
+                    .iter()
+                    .map(|message| message.id.clone())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert_eq!(ids(2), Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(ids(0), Some(Vec::new()));
-        // The complete read returns all.
+        // Only the complete read returns all messages.
         assert_eq!((ids(3), ids(usize::MAX)), (None, None));
     }
 
@@ -130,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_left_to_the_complete_read() {
+    fn a_damaged_line_requires_the_complete_read() {
         let path = Path::new("base.jsonl");
         let mut file = encode_file(path, &samples::messages(&["a", "b", "c"])).unwrap();
         let second = file.iter().position(|byte| *byte == b'\n').unwrap() + 20;

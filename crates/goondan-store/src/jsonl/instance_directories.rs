@@ -309,7 +309,7 @@ mod tests {
     use goondan_core::ports::store::{BaseChange, ConversationStore as _, InstanceStore as _};
 
     #[tokio::test]
-    async fn an_instance_that_lost_its_metadata_may_do_no_more_than_before() {
+    async fn rebuilt_metadata_keeps_the_permission_restriction() {
         let (fs, id) = (SimFs::new(), instance("narrow"));
         let dir = layout::instance_dir(Path::new("/workspace"), &id);
         let open = || JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspace")).unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_spawned_survives_a_power_failure() {
+    fn metadata_of_a_spawned_instance_survives_a_power_failure() {
         let fs = SimFs::new();
         let (workspace, meta) = (Path::new("/workspace"), meta(&instance("spawned")));
         let dir = layout::instance_dir(workspace, &meta.id());

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_that_only_asks_its_model_once_leaves_no_file() {
+    async fn a_turn_with_only_one_model_call_creates_no_journal_file() {
         let (fs, id) = (SimFs::new(), InstanceId::new("a", "main"));
         let journals =
             JournalFiles::new(SyncedDisk::new(Arc::new(fs.clone())), PathBuf::from("/w"));
@@ -455,7 +455,8 @@ mod tests {
         drop(journal);
         journals.close(&id).unwrap();
         assert!(!fs.exists(&path));
-        // The next record is written together with the held ones once there is space for both.
+        // A later record is written together with the buffered record when the disk has space for
+        // both.
         let journal = journals.open(&id, "t2").await.unwrap();
         run(
             &*journal,
@@ -465,11 +466,11 @@ mod tests {
         )
         .await
         .unwrap();
-        fs.leave_room(Some(100));
+        fs.limit_free_space(Some(100));
         run(&*journal, EffectKind::ToolCall, "step-0/tool-0", json!(1))
             .await
             .unwrap_err();
-        fs.leave_room(None);
+        fs.limit_free_space(None);
         run(&*journal, EffectKind::ToolCall, "step-0/tool-1", json!(2))
             .await
             .unwrap();
@@ -483,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
+    fn an_intent_of_an_earlier_version_may_not_be_repeated() {
         let line =
             r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
         let record: JournalRecord = serde_json::from_str(line).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_after_a_power_failure() {
+    fn a_written_record_survives_a_power_failure() {
         let fs = SimFs::new();
         assert_eq!(value(&fs, "tool-search"), None);
         write(
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_counts_as_missing() {
+    fn an_invalid_file_counts_as_missing() {
         let fs = SimFs::new();
         fs.put(&Path::new(DIR).join("extensions/x.json"), b"{");
         assert_eq!(value(&fs, "x"), None);

@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_read_with_their_place() {
+    fn latest_lines_returns_the_last_messages_and_the_omitted_count() {
         let path = Path::new("base.jsonl");
         let file = encode_file(path, &samples::messages(&["a", "b", "c"])).unwrap();
         let latest = |count| ids(latest_lines(&file, path, count));
         let named = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(latest(1), Some((2, named(&["c"]))));
         assert_eq!(latest(3), Some((0, named(&["a", "b", "c"]))));
-        // More lines than messages: the header is no message.
+        // The file has three messages and a header line, which is not a message.
         assert_eq!(
             (latest(4), latest(5), latest(usize::MAX)),
             (None, None, None)
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_problem_is_left_to_the_complete_read() {
+    fn a_damaged_file_requires_the_complete_read() {
         let path = Path::new("base.jsonl");
         let file = encode_file(path, &samples::messages(&["a", "b", "c"])).unwrap();
         let lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_key_is_its_own_name() {
+    fn a_plain_key_is_unchanged_in_its_file_name() {
         assert_eq!(
             file_name("assistant:main"),
             if cfg!(windows) {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_keys_stay_names() {
+    fn hostile_keys_become_valid_file_names() {
         for key in ["../../etc", ".", "..", "a/b", "a\\b", "", "a\0b", "CON:x"] {
             let name = file_name(key);
             assert!(
@@ -209,13 +209,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_tells_its_key_unless_it_was_shortened(key in ".{0,120}") {
+        fn the_key_can_be_read_from_a_name_that_is_not_shortened(key in ".{0,120}") {
             let name = file_name(&key);
             prop_assert_eq!(key_of(&name), (!name.contains('~')).then_some(key));
         }
 
         #[test]
-        fn two_keys_never_share_a_name(a in ".{0,300}", b in ".{0,300}") {
+        fn different_keys_have_different_file_names(a in ".{0,300}", b in ".{0,300}") {
             prop_assert!(file_name(&a).len() <= MAX_NAME_BYTES);
             prop_assert_eq!(a == b, file_name(&a) == file_name(&b));
         }

@@ -288,7 +288,7 @@ mod tests {
     use crate::fs::sim::SimFs;
 
     #[test]
-    fn a_torn_tail_is_told() {
+    fn a_torn_tail_is_reported() {
         let lines = parse::<u32>(b"1\n2\n{\"half", Path::new("x.jsonl")).unwrap();
         assert_eq!(lines.sound_until, 4);
         let (values, warnings) = lines.into_values();
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn garbage_in_the_middle_is_left_out() {
+    fn garbage_between_lines_is_skipped() {
         let lines = parse::<u32>(b"1\n\n\x00\xff\n2\n", Path::new("x.jsonl")).unwrap();
         assert_eq!(lines.values, [(1, 0..2), (2, 6..8)]);
         assert_eq!((lines.warnings.len(), lines.sound_until), (1, 3));
     }
 
     #[test]
-    fn a_file_is_read_as_a_whole_however_long_its_lines_are() {
+    fn lines_of_any_length_are_read() {
         let (fs, path) = (SimFs::new(), Path::new("/x.jsonl"));
         let (long, tail) = (format!("\"{}\"\n", "x".repeat(200_000)), "\"torn");
         fs.put(path, format!("1\n{long}\n2\n{tail}").as_bytes());
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_not_made_by_reading_it() {
+    fn opening_a_reader_creates_no_file() {
         let fs = SimFs::new();
         assert!(
             LineReader::open(&fs, Path::new("/x.jsonl"))

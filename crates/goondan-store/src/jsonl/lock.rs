@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_one_is_told_who_holds_it() {
+    fn a_lock_error_names_the_holding_process() {
         let dir = tempfile::tempdir().unwrap();
         let first = WorkspaceLock::acquire(dir.path()).unwrap();
         let error = WorkspaceLock::acquire(dir.path()).err().unwrap();
@@ -152,16 +152,16 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_lock_of_a_dead_process_is_waited_for() {
+    fn acquire_waits_for_the_lock_of_a_dead_process() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(layout::LOCK);
-        // No process has this id: it is above the maximum.
+        // No process has this ID, because it is above the maximum.
         std::fs::write(&path, "4194305").unwrap();
-        let left_behind = File::open(&path).unwrap();
-        left_behind.try_lock().unwrap();
+        let stale_lock = File::open(&path).unwrap();
+        stale_lock.try_lock().unwrap();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
-            drop(left_behind);
+            drop(stale_lock);
         });
         WorkspaceLock::acquire(dir.path()).unwrap();
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_says_what_the_record_says() {
+    fn a_header_has_the_same_facts_as_its_record() {
         let one = event_by("one", &instance("asker"), &instance("k"));
         let settled = SettledFold {
             instance: instance("k"),
@@ -162,29 +162,29 @@ mod tests {
         let plain = [accepted(&one), done_with(&one, None), withdrawn(&one)].map(InboxRecord::from);
         for record in plain.into_iter().chain([full(), settled]) {
             let text = serde_json::to_string(&record).unwrap();
-            let outline: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
-            assert_eq!(outline.facts().unwrap(), RecordFacts::from(&record));
+            let header: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
+            assert_eq!(header.facts().unwrap(), RecordFacts::from(&record));
         }
     }
 
     #[test]
-    fn what_is_left_out_of_it_is_left_out_of_the_record() {
+    fn removed_parts_are_missing_from_the_reduced_record() {
         let text = serde_json::to_string(&full()).unwrap();
-        for keeps in [(true, true), (true, false), (false, true), (false, false)] {
-            let keeps = RetainedParts {
-                answer: keeps.0,
-                fold: keeps.1,
+        for parts in [(true, true), (true, false), (false, true), (false, false)] {
+            let parts = RetainedParts {
+                answer: parts.0,
+                fold: parts.1,
             };
-            let outline: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
-            let reduced = outline
-                .retain_parts(keeps)
-                .map(|outline| serde_json::to_string(&outline).unwrap());
+            let header: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
+            let reduced = header
+                .retain_parts(parts)
+                .map(|header| serde_json::to_string(&header).unwrap());
             let mut expected = full();
             if let InboxRecord::Done { answer, fold, .. } = &mut expected {
-                *answer = answer.take().filter(|_| keeps.answer);
-                *fold = fold.take().filter(|_| keeps.fold);
+                *answer = answer.take().filter(|_| parts.answer);
+                *fold = fold.take().filter(|_| parts.fold);
             }
-            let is_whole = keeps.answer && keeps.fold;
+            let is_whole = parts.answer && parts.fold;
             assert_eq!(
                 reduced,
                 (!is_whole).then(|| serde_json::to_string(&expected).unwrap())
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_its_event_is_none() {
+    fn an_incomplete_record_is_an_error() {
         for text in [
             r#"{"record":"accepted"}"#,
             r#"{"record":"done","answer":3}"#,

@@ -143,7 +143,7 @@ mod tests {
     use goondan_core::ids::TraceContext;
 
     #[test]
-    fn a_large_file_is_put_aside_and_one_is_kept() {
+    fn a_large_event_file_is_rotated_and_one_old_file_is_kept() {
         let fs = SimFs::new();
         let (workspace, id) = (PathBuf::from("/workspace"), InstanceId::new("a", "main"));
         let event = |number: usize| RuntimeEvent {

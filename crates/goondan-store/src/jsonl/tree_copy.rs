@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_a_directory_stays_a_link_and_ends_no_copy() {
+    fn a_link_to_a_directory_is_copied_as_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir_all(from.join("real")).unwrap();

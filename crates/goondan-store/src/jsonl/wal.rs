@@ -430,14 +430,14 @@ mod tests {
     use goondan_core::ports::store::LogRecord;
 
     const PATH: &str = "/w/inbox.jsonl";
-    const SMALL: u64 = 8_000;
+    const COMPACTION_BYTES: u64 = 8_000;
 
     fn open(fs: &SimFs) -> (InboxWal, RecoveredState) {
         let found = InboxWal::open_with(
             SyncedDisk::new(Arc::new(fs.clone())),
             Path::new(PATH),
             None,
-            SMALL,
+            COMPACTION_BYTES,
         )
         .unwrap();
         (found.inbox, found.recovered)
@@ -454,7 +454,7 @@ mod tests {
         done: HashSet<String>,
     }
 
-    /// Accepts events and finishes six of seven, until the process dies.
+    /// Accepts events and finishes six of seven, until the process is killed.
     fn work(inbox: &InboxWal, round: usize) -> Acknowledged {
         let mut acknowledged = Acknowledged::default();
         let events: Vec<AgentEvent> = (0..60)
@@ -492,16 +492,16 @@ mod tests {
         assert_eq!(
             acknowledged.done.intersection(&pending).next(),
             None,
-            "an event that is done comes back"
+            "a handled event is pending again"
         );
     }
 
     #[test]
-    fn a_file_that_is_mostly_dead_is_made_small_while_it_is_written() {
+    fn a_file_of_mostly_obsolete_records_is_compacted_during_writes() {
         let fs = SimFs::new();
         let (inbox, _) = open(&fs);
-        // Results of handled events are kept, so use the same events many times: most records are
-        // then obsolete.
+        // Results of handled events are kept, so this test repeats one event: then most records are
+        // obsolete.
         let one = event("one", &instance("k"));
         for _ in 0..500 {
             submit(&inbox, accepted(&one)).unwrap();
@@ -513,13 +513,13 @@ mod tests {
     }
 
     #[test]
-    fn no_death_while_it_is_made_small_loses_a_record() {
+    fn a_crash_during_compaction_loses_no_record() {
         for end in [None, Some(None), Some(Some(7)), Some(Some(8))] {
-            for death in (0..700).step_by(19) {
+            for change in (0..700).step_by(19) {
                 let fs = SimFs::new();
                 let (inbox, _) = open(&fs);
                 let first = work(&inbox, 0);
-                fs.die_after(death);
+                fs.kill_after(change);
                 let second = work(&inbox, 1);
                 drop(inbox);
                 let fs = match end {
@@ -538,15 +538,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_keeps_it_as_it_is() {
+    fn a_full_disk_leaves_the_inbox_intact() {
         let fs = SimFs::new();
         let (inbox, _) = open(&fs);
         let acknowledged = work(&inbox, 0);
-        fs.leave_room(Some(300));
+        fs.limit_free_space(Some(300));
         let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
         submit(&inbox, accepted(&one)).unwrap();
         submit(&inbox, accepted(&two)).unwrap_err();
-        fs.leave_room(None);
+        fs.limit_free_space(None);
         submit(&inbox, accepted(&two)).unwrap();
         drop(inbox);
         let recovered = open(&fs.kill()).1;

@@ -1,4 +1,4 @@
-//! Checks of conversations: events of a turn, folds, and interrupted folds.
+//! Checks of conversations: events of a turn, checkpoints, and repeated checkpoints.
 
 use super::samples::{
     accepted, append, event, event_by, finished, instance, message, messages, meta,
@@ -11,49 +11,51 @@ use goondan_core::ports::store::{
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    ("a conversation that does not exist is empty", |subject| {
-        Box::pin(new_workspace_has_no_messages(subject))
+    ("a conversation that does not exist is empty", |workspace| {
+        Box::pin(new_workspace_has_no_messages(workspace))
     }),
-    ("reading a conversation does not create it", |subject| {
-        Box::pin(reading_creates_no_instance(subject))
+    ("reading a conversation does not create it", |workspace| {
+        Box::pin(reading_creates_no_instance(workspace))
     }),
-    ("events come back as they were appended", |subject| {
-        Box::pin(events(subject))
+    ("events are read as they were appended", |workspace| {
+        Box::pin(events(workspace))
     }),
-    ("discarded events are gone", |subject| {
-        Box::pin(discarded_events_stay_discarded(subject))
-    }),
-    (
-        "a fold of new messages adds them and forgets the events",
-        |subject| Box::pin(fold_append(subject)),
-    ),
-    ("a fold of the whole replaces the base", |subject| {
-        Box::pin(fold_rewrite(subject))
-    }),
-    ("a turn of many folds stores all its messages", |subject| {
-        Box::pin(many_turns(subject))
-    }),
-    ("a repeated fold changes nothing", |subject| {
-        Box::pin(repeated_checkpoint_changes_nothing(subject))
-    }),
-    ("a handle works after a fold", |subject| {
-        Box::pin(goes_on(subject))
+    ("discarded events stay discarded", |workspace| {
+        Box::pin(discarded_events_stay_discarded(workspace))
     }),
     (
-        "a turn ends with its result, its answer and its messages",
-        |subject| Box::pin(turn_end_is_stored(subject)),
+        "a checkpoint of new messages adds them and removes the events",
+        |workspace| Box::pin(checkpoint_appends_messages(workspace)),
     ),
-    ("turns end one after the other on one handle", |subject| {
-        Box::pin(end_in_turn(subject))
+    (
+        "a checkpoint of the whole conversation replaces the base",
+        |workspace| Box::pin(checkpoint_replaces_messages(workspace)),
+    ),
+    (
+        "many checkpoints keep all messages since the last rewrite",
+        |workspace| Box::pin(many_checkpoints(workspace)),
+    ),
+    ("a repeated checkpoint changes nothing", |workspace| {
+        Box::pin(repeated_checkpoint_changes_nothing(workspace))
     }),
-    ("a fenced handle changes nothing", |subject| {
-        Box::pin(fenced_handle_cannot_write(subject))
+    ("a handle accepts events after a checkpoint", |workspace| {
+        Box::pin(handle_accepts_events_after_a_checkpoint(workspace))
+    }),
+    (
+        "the end of a turn stores its result, answer and messages",
+        |workspace| Box::pin(turn_end_is_stored(workspace)),
+    ),
+    ("several turns can end on one handle", |workspace| {
+        Box::pin(several_turns_end_on_one_handle(workspace))
+    }),
+    ("a fenced handle cannot write", |workspace| {
+        Box::pin(fenced_handle_cannot_write(workspace))
     }),
 ];
 
 /// Returns the conversation that a newly opened store has on disk.
-async fn read_stored(subject: &dyn ReopenableWorkspace) -> StoredConversation {
-    let store = subject.open();
+async fn read_stored(workspace: &dyn ReopenableWorkspace) -> StoredConversation {
+    let store = workspace.open();
     retry_call(async || store.read(&instance("k")).await).await
 }
 
@@ -73,15 +75,15 @@ impl RetryingConversation {
         retry_call(async || self.0.append(event).await).await;
     }
 
-    async fn fold(&mut self, fold: BaseChange<'_>) {
-        retry_call(async || self.0.checkpoint(fold).await).await;
+    async fn checkpoint(&mut self, change: BaseChange<'_>) {
+        retry_call(async || self.0.checkpoint(change).await).await;
     }
 
-    async fn end_turn(&mut self, turn: &FinishedTurn, fold: BaseChange<'_>) {
+    async fn end_turn(&mut self, turn: &FinishedTurn, change: BaseChange<'_>) {
         assert!(
             retry_call(async || self
                 .0
-                .end_turn(turn.clone(), fold, meta(&instance("k")))
+                .end_turn(turn.clone(), change, meta(&instance("k")))
                 .await)
             .await
         );
@@ -98,19 +100,19 @@ fn message_ids(stored: &StoredConversation) -> Vec<&str> {
 }
 
 /// A new workspace has no messages.
-async fn new_workspace_has_no_messages(subject: &dyn ReopenableWorkspace) {
-    assert_eq!(read_stored(subject).await, StoredConversation::default());
+async fn new_workspace_has_no_messages(workspace: &dyn ReopenableWorkspace) {
+    assert_eq!(read_stored(workspace).await, StoredConversation::default());
 }
 
 /// Reading a missing conversation creates no instance.
-async fn reading_creates_no_instance(subject: &dyn ReopenableWorkspace) {
-    read_stored(subject).await;
-    let store = subject.open();
+async fn reading_creates_no_instance(workspace: &dyn ReopenableWorkspace) {
+    read_stored(workspace).await;
+    let store = workspace.open();
     assert_eq!(retry_call(async || store.instances().await).await, []);
 }
 
-/// Events come back as they were appended.
-async fn events(subject: &dyn ReopenableWorkspace) {
+/// Events are read as they were appended.
+async fn events(workspace: &dyn ReopenableWorkspace) {
     let events = [
         append("m0"),
         MessageEvent::Replace {
@@ -122,46 +124,46 @@ async fn events(subject: &dyn ReopenableWorkspace) {
         },
         MessageEvent::Truncate,
     ];
-    let store = subject.open();
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     for event in &events {
         conversation.append(event).await;
     }
     drop((conversation, store));
-    assert_eq!(read_stored(subject).await.events, events);
+    assert_eq!(read_stored(workspace).await.events, events);
 }
 
-/// Discarded events do not come back.
-async fn discarded_events_stay_discarded(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+/// Discarded events stay discarded after later appends.
+async fn discarded_events_stay_discarded(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
     retry_call(async || conversation.0.discard_events().await).await;
     conversation.append(&append("m1")).await;
     drop((conversation, store));
-    assert_eq!(read_stored(subject).await.events, [append("m1")]);
+    assert_eq!(read_stored(workspace).await.events, [append("m1")]);
 }
 
 /// A checkpoint of new messages adds them and removes the events.
-async fn fold_append(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn checkpoint_appends_messages(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
     conversation
-        .fold(BaseChange::Append(&messages(&["m0"])))
+        .checkpoint(BaseChange::Append(&messages(&["m0"])))
         .await;
     drop((conversation, store));
-    let stored = read_stored(subject).await;
+    let stored = read_stored(workspace).await;
     assert_eq!((message_ids(&stored), stored.events.len()), (vec!["m0"], 0));
     assert_eq!(stored.base, messages(&["m0"]));
 }
 
 /// A checkpoint of the whole conversation replaces the messages.
-async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn checkpoint_replaces_messages(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     conversation
-        .fold(BaseChange::Append(&messages(&["m0", "m1"])))
+        .checkpoint(BaseChange::Append(&messages(&["m0", "m1"])))
         .await;
     conversation
         .append(&MessageEvent::Remove {
@@ -169,10 +171,10 @@ async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
         })
         .await;
     conversation
-        .fold(BaseChange::Rewrite(&messages(&["m1", "m2"])))
+        .checkpoint(BaseChange::Rewrite(&messages(&["m1", "m2"])))
         .await;
     drop((conversation, store));
-    let stored = read_stored(subject).await;
+    let stored = read_stored(workspace).await;
     assert_eq!(
         (message_ids(&stored), stored.events.len()),
         (vec!["m1", "m2"], 0)
@@ -180,8 +182,8 @@ async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
 }
 
 /// Many checkpoints in a row keep all messages since the last rewrite.
-async fn many_turns(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn many_checkpoints(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     for turn in 0..20 {
         let id = format!("m{turn}");
@@ -189,61 +191,60 @@ async fn many_turns(subject: &dyn ReopenableWorkspace) {
         match turn {
             10 => {
                 conversation
-                    .fold(BaseChange::Rewrite(&messages(&[&id])))
+                    .checkpoint(BaseChange::Rewrite(&messages(&[&id])))
                     .await
             }
             _ => {
                 conversation
-                    .fold(BaseChange::Append(&messages(&[&id])))
+                    .checkpoint(BaseChange::Append(&messages(&[&id])))
                     .await
             }
         }
     }
     drop((conversation, store));
     assert_eq!(
-        message_ids(&read_stored(subject).await),
+        message_ids(&read_stored(workspace).await),
         (10..20).map(|turn| format!("m{turn}")).collect::<Vec<_>>()
     );
 }
 
 /// A checkpoint that is repeated after a crash changes nothing.
-async fn repeated_checkpoint_changes_nothing(subject: &dyn ReopenableWorkspace) {
+async fn repeated_checkpoint_changes_nothing(workspace: &dyn ReopenableWorkspace) {
     let events = [append("m0"), append("m1")];
     {
-        let store = subject.open();
+        let store = workspace.open();
         let mut conversation = open(&*store).await;
-        // The base already had some of the messages when the process was killed, and the events
-        // still existed.
+        // A kill left some of the messages in the base, and all events in the events file.
         conversation
-            .fold(BaseChange::Append(&messages(&["m0"])))
+            .checkpoint(BaseChange::Append(&messages(&["m0"])))
             .await;
         for event in &events {
             conversation.append(event).await;
         }
     }
     for _ in 0..2 {
-        let (restored, missing) = Conversation::restore(read_stored(subject).await);
+        let (restored, missing) = Conversation::restore(read_stored(workspace).await);
         assert_eq!(missing, []);
-        let store = subject.open();
+        let store = workspace.open();
         let mut conversation = open(&*store).await;
-        conversation.fold(restored.base_change()).await;
+        conversation.checkpoint(restored.base_change()).await;
         for event in &events {
             conversation.append(event).await;
         }
     }
-    assert_eq!(message_ids(&read_stored(subject).await), ["m0", "m1"]);
+    assert_eq!(message_ids(&read_stored(workspace).await), ["m0", "m1"]);
 }
 
 /// A handle accepts events after a checkpoint.
-async fn goes_on(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn handle_accepts_events_after_a_checkpoint(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     conversation
-        .fold(BaseChange::Rewrite(&messages(&["m0"])))
+        .checkpoint(BaseChange::Rewrite(&messages(&["m0"])))
         .await;
     conversation.append(&append("m1")).await;
     drop((conversation, store));
-    let stored = read_stored(subject).await;
+    let stored = read_stored(workspace).await;
     assert_eq!(
         (message_ids(&stored), &*stored.events),
         (vec!["m0"], &[append("m1")][..])
@@ -251,10 +252,10 @@ async fn goes_on(subject: &dyn ReopenableWorkspace) {
 }
 
 /// The end of a turn stores its result, its answer, its messages and the metadata.
-async fn turn_end_is_stored(subject: &dyn ReopenableWorkspace) {
+async fn turn_end_is_stored(workspace: &dyn ReopenableWorkspace) {
     let (asker, id) = (instance("asker"), instance("k"));
     let (question, answer) = (event_by("question", &asker, &id), event("answer", &asker));
-    let store = subject.open();
+    let store = workspace.open();
     retry_call(async || store.append(accepted(&question)).await).await;
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
@@ -266,9 +267,9 @@ async fn turn_end_is_stored(subject: &dyn ReopenableWorkspace) {
         .end_turn(&turn, BaseChange::Append(&messages(&["m0"])))
         .await;
     drop((conversation, store));
-    let found = read_stored(subject).await;
+    let found = read_stored(workspace).await;
     assert_eq!((message_ids(&found), found.events.len()), (vec!["m0"], 0));
-    let store = subject.open();
+    let store = workspace.open();
     let recovered = retry_call(async || store.recover().await).await;
     assert_eq!(recovered.pending, [answer]);
     let handled = recovered.handled.into_iter().next();
@@ -282,8 +283,8 @@ async fn turn_end_is_stored(subject: &dyn ReopenableWorkspace) {
 }
 
 /// Several turns can end on the same handle.
-async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn several_turns_end_on_one_handle(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let mut conversation = open(&*store).await;
     for number in 0..10 {
         let (event, id) = (
@@ -307,10 +308,10 @@ async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
     }
     drop((conversation, store));
     assert_eq!(
-        message_ids(&read_stored(subject).await),
+        message_ids(&read_stored(workspace).await),
         ["m5", "m6", "m7", "m8", "m9"]
     );
-    let store = subject.open();
+    let store = workspace.open();
     assert!(
         retry_call(async || store.recover().await)
             .await
@@ -320,31 +321,35 @@ async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
 }
 
 /// A handle whose lease was taken over cannot change anything.
-async fn fenced_handle_cannot_write(subject: &dyn ReopenableWorkspace) {
-    if !subject.fences_claims() {
+async fn fenced_handle_cannot_write(workspace: &dyn ReopenableWorkspace) {
+    if !workspace.fences_claims() {
         return;
     }
-    let store = subject.open();
+    let store = workspace.open();
     let mut old = open(&*store).await.0;
     let mut new = open(&*store).await;
     new.append(&append("m0")).await;
     let event = event("one", &instance("k"));
     retry_call(async || store.append(accepted(&event)).await).await;
-    let fold = messages(&["old"]);
+    let old_messages = messages(&["old"]);
     assert!(is_fenced(async || old.append(&append("old")).await).await);
     assert!(is_fenced(async || old.discard_events().await).await);
-    assert!(is_fenced(async || old.checkpoint(BaseChange::Rewrite(&fold)).await).await);
+    assert!(is_fenced(async || old.checkpoint(BaseChange::Rewrite(&old_messages)).await).await);
     let meta = meta(&instance("k"));
     assert!(
         is_fenced(async || old
-            .end_turn(finished(&event), BaseChange::Append(&fold), meta.clone())
+            .end_turn(
+                finished(&event),
+                BaseChange::Append(&old_messages),
+                meta.clone()
+            )
             .await
             .map(drop))
         .await
     );
     drop((old, new, store));
-    assert_eq!(read_stored(subject).await.events, [append("m0")]);
-    let store = subject.open();
+    assert_eq!(read_stored(workspace).await.events, [append("m0")]);
+    let store = workspace.open();
     assert_eq!(
         retry_call(async || store.recover().await).await.pending,
         [event]

@@ -10,68 +10,72 @@ use goondan_core::ports::store::{FinishedTurn, LogRecord, RecoveredState, StoreE
 use goondan_core::result_cache::EncodedResult;
 
 pub(super) const CHECKS: &[Check] = &[
-    ("an empty workspace recovers nothing", |subject| {
-        Box::pin(new_workspace_has_no_events(subject))
+    ("an empty workspace has no events", |workspace| {
+        Box::pin(new_workspace_has_no_events(workspace))
     }),
     (
-        "pending events come back in the order in which they were accepted",
-        |subject| Box::pin(in_order(subject)),
+        "pending events are recovered in the order of their acceptance",
+        |workspace| Box::pin(in_order(workspace)),
     ),
-    ("tickets are settled in the order of the calls", |subject| {
-        Box::pin(tickets_in_order(subject))
-    }),
-    ("an event that is done is done", |subject| {
-        Box::pin(done_is_done(subject))
-    }),
     (
-        "an event that was withdrawn does not come back",
-        |subject| Box::pin(withdrawn_is_gone(subject)),
+        "tickets are settled in the order of the calls",
+        |workspace| Box::pin(tickets_in_order(workspace)),
+    ),
+    (
+        "a handled event is not pending, and its result is kept",
+        |workspace| Box::pin(handled_event_is_not_pending(workspace)),
+    ),
+    (
+        "a withdrawn event is neither pending nor handled",
+        |workspace| Box::pin(withdrawn_event_is_not_pending(workspace)),
     ),
     (
         "an event that is accepted again after it was withdrawn is pending",
-        |subject| Box::pin(accepted_again(subject)),
+        |workspace| Box::pin(accepted_again(workspace)),
     ),
-    ("an event that is accepted twice is one event", |subject| {
-        Box::pin(accepted_twice(subject))
-    }),
+    (
+        "an event that is accepted twice is one event",
+        |workspace| Box::pin(accepted_twice(workspace)),
+    ),
     (
         "an answer is accepted with the record of its turn",
-        |subject| Box::pin(answer_is_pending(subject)),
+        |workspace| Box::pin(answer_is_pending(workspace)),
     ),
-    ("a turn settles all events that joined it", |subject| {
-        Box::pin(joined_events_are_handled(subject))
-    }),
     (
-        "results stay while the requesting turn may ask again",
-        |subject| Box::pin(results_that_are_needed(subject)),
+        "the end of a turn handles all events that joined it",
+        |workspace| Box::pin(joined_events_are_handled(workspace)),
+    ),
+    (
+        "a result is kept while the requesting turn may ask again",
+        |workspace| Box::pin(needed_result_is_kept(workspace)),
     ),
 ];
 
 /// Appends the records, reopens the store and returns the recovered state.
 async fn recover_after(
-    subject: &dyn ReopenableWorkspace,
+    workspace: &dyn ReopenableWorkspace,
     records: impl IntoIterator<Item = LogRecord>,
 ) -> RecoveredState {
-    let store = subject.open();
+    let store = workspace.open();
     for record in records {
         retry_call(async || store.append(record.clone()).await).await;
     }
     drop(store);
-    reopen_and_recover(subject).await
+    reopen_and_recover(workspace).await
 }
 
 /// Opens the store and returns the recovered state.
-async fn reopen_and_recover(subject: &dyn ReopenableWorkspace) -> RecoveredState {
-    let store = subject.open();
+async fn reopen_and_recover(workspace: &dyn ReopenableWorkspace) -> RecoveredState {
+    let store = workspace.open();
     retry_call(async || store.recover().await).await
 }
 
 /// Opens the store and returns the result of an event that was handled before.
 async fn earlier_result(
-    subject: &dyn ReopenableWorkspace,
+    workspace: &dyn ReopenableWorkspace,
     event_id: &str,
 ) -> Option<EncodedResult> {
-    let store = subject.open();
+    let store = workspace.open();
     let handled = retry_call(async || store.recover().await).await.handled;
     let found = handled.into_iter().find(|event| event.event_id == event_id);
     let result = found.map(|event| event.result);
@@ -88,50 +92,54 @@ fn pending_ids(recovered: &RecoveredState) -> Vec<&str> {
 }
 
 /// A new workspace has no pending events.
-async fn new_workspace_has_no_events(subject: &dyn ReopenableWorkspace) {
-    assert_eq!(reopen_and_recover(subject).await, RecoveredState::default());
+async fn new_workspace_has_no_events(workspace: &dyn ReopenableWorkspace) {
+    assert_eq!(
+        reopen_and_recover(workspace).await,
+        RecoveredState::default()
+    );
 }
 
-/// Pending events come back in the order of their acceptance.
-async fn in_order(subject: &dyn ReopenableWorkspace) {
+/// Pending events are recovered in the order of their acceptance.
+async fn in_order(workspace: &dyn ReopenableWorkspace) {
     let events: Vec<_> = (0..50)
         .map(|n| event(&format!("e{n}"), &instance(&format!("k{}", n % 3))))
         .collect();
-    let recovered = recover_after(subject, events.iter().map(accepted)).await;
+    let recovered = recover_after(workspace, events.iter().map(accepted)).await;
     assert_eq!(recovered.pending, events);
     assert_eq!(recovered.begun, [""; 0]);
 }
 
 /// The ticket of a record settles only after the tickets of all earlier records.
-async fn tickets_in_order(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn tickets_in_order(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let records = (0..100).map(|n| accepted(&event(&format!("e{n}"), &instance("k"))));
     let mut tickets: Vec<_> = records.map(|record| store.append(record)).collect();
     let last = tickets.pop().unwrap();
-    // The record may have failed, which also settles its ticket.
+    // A failed record also settles its ticket.
     let _: Result<(), StoreError> = last.await;
     // Polls without Tokio's cooperative budget, which the task may have used up.
     let is_settled = |ticket| tokio::task::unconstrained(ticket).now_or_never().is_some();
     assert!(
         tickets.into_iter().all(is_settled),
-        "an earlier one is not settled yet"
+        "an earlier ticket is not settled yet"
     );
 }
 
 /// A handled event is not pending, and its result is kept.
-async fn done_is_done(subject: &dyn ReopenableWorkspace) {
+async fn handled_event_is_not_pending(workspace: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
-    let recovered = recover_after(subject, [accepted(&one), accepted(&two), done(&one)]).await;
+    let recovered = recover_after(workspace, [accepted(&one), accepted(&two), done(&one)]).await;
     assert_eq!(pending_ids(&recovered), ["two"]);
-    let found = earlier_result(subject, "one").await.unwrap();
+    let found = earlier_result(workspace, "one").await.unwrap();
     assert_eq!(found.decode().unwrap(), result(&one));
-    assert_eq!(earlier_result(subject, "two").await, None);
+    assert_eq!(earlier_result(workspace, "two").await, None);
 }
 
 /// A withdrawn event is neither pending nor handled.
-async fn withdrawn_is_gone(subject: &dyn ReopenableWorkspace) {
+async fn withdrawn_event_is_not_pending(workspace: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
-    let recovered = recover_after(subject, [accepted(&one), accepted(&two), withdrawn(&one)]).await;
+    let recovered =
+        recover_after(workspace, [accepted(&one), accepted(&two), withdrawn(&one)]).await;
     assert_eq!(
         (pending_ids(&recovered), recovered.handled.len()),
         (vec!["two"], 0)
@@ -139,29 +147,30 @@ async fn withdrawn_is_gone(subject: &dyn ReopenableWorkspace) {
 }
 
 /// An event that is accepted again after its withdrawal is pending.
-async fn accepted_again(subject: &dyn ReopenableWorkspace) {
+async fn accepted_again(workspace: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
-    let recovered = recover_after(subject, [accepted(&one), withdrawn(&one), accepted(&one)]).await;
+    let recovered =
+        recover_after(workspace, [accepted(&one), withdrawn(&one), accepted(&one)]).await;
     assert_eq!(pending_ids(&recovered), ["one"]);
 }
 
 /// An event that is accepted twice is pending only once.
-async fn accepted_twice(subject: &dyn ReopenableWorkspace) {
+async fn accepted_twice(workspace: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
-    let recovered = recover_after(subject, [accepted(&one), accepted(&one)]).await;
+    let recovered = recover_after(workspace, [accepted(&one), accepted(&one)]).await;
     assert_eq!(pending_ids(&recovered), ["one"]);
-    let recovered = recover_after(subject, [done(&one)]).await;
+    let recovered = recover_after(workspace, [done(&one)]).await;
     assert_eq!(pending_ids(&recovered), [""; 0]);
 }
 
 /// The answer of a turn is pending as soon as the turn is recorded.
-async fn answer_is_pending(subject: &dyn ReopenableWorkspace) {
+async fn answer_is_pending(workspace: &dyn ReopenableWorkspace) {
     let (question, answer) = (
         event("question", &instance("b")),
         event("answer", &instance("a")),
     );
     let recovered = recover_after(
-        subject,
+        workspace,
         [
             accepted(&question),
             done_with(&question, Some(answer.clone())),
@@ -169,43 +178,43 @@ async fn answer_is_pending(subject: &dyn ReopenableWorkspace) {
     )
     .await;
     assert_eq!(pending_ids(&recovered), ["answer"]);
-    let recovered = recover_after(subject, [done(&answer)]).await;
+    let recovered = recover_after(workspace, [done(&answer)]).await;
     assert_eq!(pending_ids(&recovered), [""; 0]);
 }
 
 /// The end of a turn marks all events that joined it as handled.
-async fn joined_events_are_handled(subject: &dyn ReopenableWorkspace) {
+async fn joined_events_are_handled(workspace: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let event_ids = vec!["one".to_owned(), "two".to_owned()];
     let both = LogRecord::Done(Box::new(FinishedTurn {
         event_ids,
         ..finished(&one)
     }));
-    let recovered = recover_after(subject, [accepted(&one), accepted(&two), both]).await;
+    let recovered = recover_after(workspace, [accepted(&one), accepted(&two), both]).await;
     assert_eq!(pending_ids(&recovered), [""; 0]);
     for id in ["one", "two"] {
-        assert!(earlier_result(subject, id).await.is_some(), "{id}");
+        assert!(earlier_result(workspace, id).await.is_some(), "{id}");
     }
 }
 
-/// More events than a store has to remember.
+/// Number of events that exceeds the results that a store must keep.
 const MANY_INPUTS: usize = 10_100;
 
-/// Creates records of more handled events than a store keeps.
+/// Creates the records of [`MANY_INPUTS`] handled events.
 fn many_done() -> impl Iterator<Item = LogRecord> {
     let events = (0..MANY_INPUTS).map(|n| event(&format!("x{n}"), &instance("other")));
     events.flat_map(|event| [accepted(&event), done(&event)])
 }
 
 /// A result is kept as long as the turn that requested it may ask again.
-async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
+async fn needed_result_is_kept(workspace: &dyn ReopenableWorkspace) {
     let asker = instance("asker");
     let turn = event("turn", &asker);
     let question = event_by("question", &asker, &instance("callee"));
     let records = [accepted(&turn), accepted(&question), done(&question)]
         .into_iter()
         .chain(many_done());
-    let recovered = recover_after(subject, records).await;
+    let recovered = recover_after(workspace, records).await;
     let handled = recovered
         .handled
         .iter()
@@ -216,11 +225,11 @@ async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
     );
     assert!(
         recovered.handled.len() < MANY_INPUTS,
-        "{} results are remembered",
+        "the store keeps {} results",
         recovered.handled.len()
     );
 
-    let recovered = recover_after(subject, [done(&turn)]).await;
+    let recovered = recover_after(workspace, [done(&turn)]).await;
     assert!(
         recovered
             .handled

@@ -11,32 +11,32 @@ use goondan_core::ports::store::{
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    ("the metadata of an instance comes back", |subject| {
-        Box::pin(metadata_is_kept(subject))
+    ("metadata is kept", |workspace| {
+        Box::pin(metadata_is_kept(workspace))
     }),
     (
-        "one instance is found by its name, and all of them some at a time",
-        |subject| Box::pin(one_and_all(subject)),
+        "an instance is found by its id, and all instances page by page",
+        |workspace| Box::pin(one_instance_and_all_pages(workspace)),
     ),
-    ("different keys are different instances", |subject| {
-        Box::pin(keys(subject))
+    ("different keys are different instances", |workspace| {
+        Box::pin(keys(workspace))
     }),
     (
-        "a deleted instance is gone, and its name is free",
-        |subject| Box::pin(delete(subject)),
+        "a deleted instance is gone, and its id can be used again",
+        |workspace| Box::pin(delete(workspace)),
     ),
-    ("a record comes back", |subject| {
-        Box::pin(record_is_kept(subject))
+    ("a record is kept", |workspace| {
+        Box::pin(record_is_kept(workspace))
     }),
     (
         "a record is replaced only if it has the expected version",
-        |subject| Box::pin(compare_and_set(subject)),
+        |workspace| Box::pin(compare_and_set(workspace)),
     ),
-    ("no change of a record is lost", |subject| {
-        Box::pin(concurrent_updates(subject))
+    ("concurrent updates of a record are all kept", |workspace| {
+        Box::pin(concurrent_updates(workspace))
     }),
-    ("the records of a name are found", |subject| {
-        Box::pin(records_of_a_name(subject))
+    ("all records with a name are found", |workspace| {
+        Box::pin(records_of_a_name(workspace))
     }),
 ];
 
@@ -76,8 +76,8 @@ async fn value(store: &dyn Store, id: &InstanceId, name: &str) -> Option<serde_j
         .map(|record| record.value)
 }
 
-/// Metadata comes back as it was stored last.
-async fn metadata_is_kept(subject: &dyn ReopenableWorkspace) {
+/// The last stored metadata is kept.
+async fn metadata_is_kept(workspace: &dyn ReopenableWorkspace) {
     let plain = meta(&instance("plain"));
     let rich = InstanceMeta {
         status: InstanceStatus::Retired,
@@ -87,7 +87,7 @@ async fn metadata_is_kept(subject: &dyn ReopenableWorkspace) {
         retired_at: Some(plain.created_at + TimeDelta::milliseconds(1_500)),
         ..meta(&instance("rich"))
     };
-    let store = subject.open();
+    let store = workspace.open();
     put(
         &*store,
         &InstanceMeta {
@@ -99,15 +99,15 @@ async fn metadata_is_kept(subject: &dyn ReopenableWorkspace) {
     put(&*store, &rich).await;
     put(&*store, &plain).await;
     drop(store);
-    let store = subject.open();
+    let store = workspace.open();
     let mut found = instances(&*store).await;
     found.sort_by_key(InstanceMeta::id);
     assert_eq!(found, [plain, rich]);
 }
 
 /// An instance can be found by its id, and all instances page by page.
-async fn one_and_all(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn one_instance_and_all_pages(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     let find = async |id: &InstanceId| retry_call(async || store.instance(id).await).await;
     assert_eq!(find(&instance("nobody")).await, None);
     assert_eq!(
@@ -143,7 +143,11 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
             .await
     })
     .await;
-    assert_eq!(find(one).await, Some(new_meta), "the end of a turn says so");
+    assert_eq!(
+        find(one).await,
+        Some(new_meta),
+        "the end of a turn stores the metadata"
+    );
     let (mut found, mut last) = (Vec::new(), None);
     loop {
         let some = retry_call(async || store.instances_behind(last.as_ref()).await).await;
@@ -154,13 +158,13 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     found.sort();
     let mut expected_ids = ids.clone();
     expected_ids.sort();
-    assert_eq!(found, expected_ids, "each of them, once");
+    assert_eq!(found, expected_ids, "the pages contain each instance once");
     retry_call(async || store.delete_instance(&ids[0]).await).await;
     assert_eq!(find(&ids[0]).await, None);
 }
 
-/// Different keys are different instances, including keys that are no valid file names.
-async fn keys(subject: &dyn ReopenableWorkspace) {
+/// Different keys are different instances, including keys that are not valid file names.
+async fn keys(workspace: &dyn ReopenableWorkspace) {
     let long = "x".repeat(5_000);
     let keys = [
         "main",
@@ -178,13 +182,13 @@ async fn keys(subject: &dyn ReopenableWorkspace) {
         &long,
         &long[1..],
     ];
-    let store = subject.open();
+    let store = workspace.open();
     for key in keys {
         put(&*store, &meta(&instance(key))).await;
         add_messages(&*store, &instance(key), &[key]).await;
     }
     drop(store);
-    let store = subject.open();
+    let store = workspace.open();
     assert_eq!(instances(&*store).await.len(), keys.len());
     for key in keys {
         let base = read_stored(&*store, &instance(key)).await.base;
@@ -199,40 +203,43 @@ async fn keys(subject: &dyn ReopenableWorkspace) {
 }
 
 /// A deleted instance is gone, and its id can be used again.
-async fn delete(subject: &dyn ReopenableWorkspace) {
-    let (doomed, other) = (instance("doomed"), instance("other"));
-    let store = subject.open();
-    assert!(!retry_call(async || store.delete_instance(&doomed).await).await);
-    for id in [&doomed, &other] {
+async fn delete(workspace: &dyn ReopenableWorkspace) {
+    let (deleted, other) = (instance("doomed"), instance("other"));
+    let store = workspace.open();
+    assert!(!retry_call(async || store.delete_instance(&deleted).await).await);
+    for id in [&deleted, &other] {
         put(&*store, &meta(id)).await;
         add_messages(&*store, id, &["m0"]).await;
         let mut conversation = open(&*store, id).await;
         retry_call(async || conversation.append(&append("m1")).await).await;
         assert!(retry_call(async || store.put(id, "x", &json!(1), None).await).await);
     }
-    assert!(retry_call(async || store.delete_instance(&doomed).await).await);
+    assert!(retry_call(async || store.delete_instance(&deleted).await).await);
     assert_eq!(instances(&*store).await, [meta(&other)]);
-    let remaining = read_stored(&*store, &doomed).await;
+    let remaining = read_stored(&*store, &deleted).await;
     assert_eq!((remaining.base.len(), remaining.events.len()), (0, 0));
     assert_eq!(
         (
-            value(&*store, &doomed, "x").await,
+            value(&*store, &deleted, "x").await,
             value(&*store, &other, "x").await
         ),
         (None, Some(json!(1)))
     );
     drop(store);
-    let store = subject.open();
+    let store = workspace.open();
     assert_eq!(instances(&*store).await, [meta(&other)]);
-    put(&*store, &meta(&doomed)).await;
-    add_messages(&*store, &doomed, &["new"]).await;
-    assert_eq!(read_stored(&*store, &doomed).await.base, messages(&["new"]));
+    put(&*store, &meta(&deleted)).await;
+    add_messages(&*store, &deleted, &["new"]).await;
+    assert_eq!(
+        read_stored(&*store, &deleted).await.base,
+        messages(&["new"])
+    );
 }
 
-/// A record comes back as it was stored.
-async fn record_is_kept(subject: &dyn ReopenableWorkspace) {
+/// A record is kept as it was stored.
+async fn record_is_kept(workspace: &dyn ReopenableWorkspace) {
     let id = instance("k");
-    let store = subject.open();
+    let store = workspace.open();
     assert_eq!(value(&*store, &id, "x").await, None);
     for (name, value) in [
         ("x", json!({"a": [1]})),
@@ -242,7 +249,7 @@ async fn record_is_kept(subject: &dyn ReopenableWorkspace) {
         assert!(retry_call(async || store.put(&id, name, &value, None).await).await);
     }
     drop(store);
-    let store = subject.open();
+    let store = workspace.open();
     assert_eq!(value(&*store, &id, "x").await, Some(json!({"a": [1]})));
     assert_eq!(value(&*store, &id, "../x").await, Some(json!(2)));
     assert_eq!(
@@ -253,9 +260,9 @@ async fn record_is_kept(subject: &dyn ReopenableWorkspace) {
 }
 
 /// A record is replaced only if it has the expected version.
-async fn compare_and_set(subject: &dyn ReopenableWorkspace) {
+async fn compare_and_set(workspace: &dyn ReopenableWorkspace) {
     let id = instance("k");
-    let store = subject.open();
+    let store = workspace.open();
     let put = async |value: u8, expected| {
         retry_call(async || store.put(&id, "x", &json!(value), expected).await).await
     };
@@ -265,19 +272,19 @@ async fn compare_and_set(subject: &dyn ReopenableWorkspace) {
             .map(|record| record.version)
     };
     assert!(put(1, None).await);
-    assert!(!put(9, None).await, "there is one");
+    assert!(!put(9, None).await, "the record already exists");
     let first = version().await;
     assert!(put(2, first).await);
-    assert!(!put(9, first).await, "it is another one by now");
+    assert!(!put(9, first).await, "the version has changed");
     let second = version().await;
     assert!(put(3, second).await);
     assert_eq!(value(&*store, &id, "x").await, Some(json!(3)));
 }
 
 /// Concurrent updates of a record are all kept.
-async fn concurrent_updates(subject: &dyn ReopenableWorkspace) {
+async fn concurrent_updates(workspace: &dyn ReopenableWorkspace) {
     let id = instance("k");
-    let store = subject.open();
+    let store = workspace.open();
     let updates = (0..20).map(async |number: u64| {
         let add = |found: Option<serde_json::Value>| {
             let mut all: Vec<u64> = found
@@ -298,8 +305,8 @@ async fn concurrent_updates(subject: &dyn ReopenableWorkspace) {
 }
 
 /// All records with a name are found, with their instances.
-async fn records_of_a_name(subject: &dyn ReopenableWorkspace) {
-    let store = subject.open();
+async fn records_of_a_name(workspace: &dyn ReopenableWorkspace) {
+    let store = workspace.open();
     for key in ["one", "two", "three"] {
         put(&*store, &meta(&instance(key))).await;
     }

@@ -1,6 +1,6 @@
-//! Checks that every store must pass. The author of a store runs [`check`] in a test.
+//! Checks that every store must pass. The tests of a store call [`check`].
 
-#![allow(clippy::unwrap_used, reason = "a failed check is a failed test")]
+#![allow(clippy::unwrap_used, reason = "test support: a failed check may panic")]
 
 mod conversations;
 mod inbox;
@@ -45,8 +45,8 @@ pub fn checks() -> impl Iterator<Item = Check> {
 /// Runs every check on a workspace from `fresh`. Panics with the name of the first failed check.
 pub async fn check(mut fresh: impl FnMut() -> Box<dyn ReopenableWorkspace>) {
     for (name, check) in checks() {
-        let subject = fresh();
-        let outcome = AssertUnwindSafe(check(&*subject)).catch_unwind().await;
+        let workspace = fresh();
+        let outcome = AssertUnwindSafe(check(&*workspace)).catch_unwind().await;
         assert!(
             outcome.is_ok(),
             "the store failed the check `{name}`; see above"
@@ -59,7 +59,9 @@ async fn retry_call<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> 
     for _ in 0..50 {
         match call().await {
             Ok(done) => return done,
-            Err(StoreError::Fenced(id)) => panic!("nobody else has claimed {id}"),
+            Err(StoreError::Fenced(id)) => {
+                panic!("the claim of {id} was fenced off without another claim")
+            }
             Err(_) => {}
         }
     }

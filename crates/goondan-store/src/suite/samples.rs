@@ -41,7 +41,7 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
     }
 }
 
-/// Creates an event of a turn of `by`.
+/// Creates an event that a turn of `by` sends.
 pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
     AgentEvent {
         callers: vec![by.clone()],
@@ -103,7 +103,7 @@ pub fn withdrawn(event: &AgentEvent) -> LogRecord {
     }
 }
 
-/// Creates a message with a text.
+/// Creates a text message.
 pub fn message(id: &str, role: MessageRole) -> Message {
     Message {
         id: id.to_owned(),

@@ -24,11 +24,11 @@ use goondan_core::ports::store::{
     VersionedRecord, WorkspaceLog, WorkspacePaths,
 };
 
-/// Answers each call after a varying delay, and fails some calls, which then have no effect. Must
-/// be created and used inside a Tokio runtime.
+/// A store that answers each call after a varying delay, and fails some calls. A failed call has no
+/// effect. The store must be created and used inside a Tokio runtime.
 pub struct UnreliableStore {
     store: Arc<dyn Store>,
-    line: Arc<FaultInjector>,
+    faults: Arc<FaultInjector>,
     /// Records in transit, in call order.
     records: Mutex<UnboundedSender<(LogRecord, DurabilityResolver)>>,
     remembered_outside: Option<usize>,
@@ -38,7 +38,7 @@ struct FaultInjector {
     longest: Duration,
     /// True if every answer takes the maximum delay.
     is_steady: bool,
-    /// One of this many calls fails; 0 means none.
+    /// One of this many calls fails; 0 for no failures.
     fails: u64,
     calls: AtomicU64,
 }
@@ -46,7 +46,7 @@ struct FaultInjector {
 impl UnreliableStore {
     /// Wraps `store`. Each answer takes up to `longest`, and one of `fails` calls fails.
     pub fn new(store: Arc<dyn Store>, longest: Duration, fails: u64) -> Self {
-        UnreliableStore::with_line(
+        UnreliableStore::with_faults(
             store,
             FaultInjector {
                 longest,
@@ -59,7 +59,7 @@ impl UnreliableStore {
 
     /// Wraps `store`. Each answer takes exactly `each`, and no call fails.
     pub fn steady(store: Arc<dyn Store>, each: Duration) -> Self {
-        UnreliableStore::with_line(
+        UnreliableStore::with_faults(
             store,
             FaultInjector {
                 longest: each,
@@ -70,14 +70,14 @@ impl UnreliableStore {
         )
     }
 
-    /// Wraps a store; `line` delays and fails calls.
-    fn with_line(store: Arc<dyn Store>, line: FaultInjector) -> Self {
-        let line = Arc::new(line);
-        let (records, mut waiting) = unbounded_channel::<(LogRecord, DurabilityResolver)>();
-        let (inner, slow) = (Arc::clone(&store), Arc::clone(&line));
+    /// Wraps a store; `faults` delays and fails calls.
+    fn with_faults(store: Arc<dyn Store>, faults: FaultInjector) -> Self {
+        let faults = Arc::new(faults);
+        let (records, mut queue) = unbounded_channel::<(LogRecord, DurabilityResolver)>();
+        let (inner, record_faults) = (Arc::clone(&store), Arc::clone(&faults));
         tokio::spawn(async move {
-            while let Some((record, receipt)) = waiting.recv().await {
-                match slow.inject_fault().await {
+            while let Some((record, receipt)) = queue.recv().await {
+                match record_faults.inject_fault().await {
                     Ok(()) => receipt.settle(inner.append(record).await),
                     Err(error) => receipt.settle(Err(error)),
                 }
@@ -85,13 +85,13 @@ impl UnreliableStore {
         });
         UnreliableStore {
             store,
-            line,
+            faults,
             records: Mutex::new(records),
             remembered_outside: None,
         }
     }
 
-    /// Limits the number of idle instances that the store's user should remember.
+    /// Limits the number of idle instances that the engine keeps in memory.
     #[must_use]
     pub fn remembered_outside(self, most: usize) -> Self {
         UnreliableStore {
@@ -104,7 +104,7 @@ impl UnreliableStore {
 impl FaultInjector {
     /// Waits for the delay of one call, and fails some calls.
     async fn inject_fault(&self) -> Result<(), StoreError> {
-        // Pseudo-random, but equal in each run.
+        // The sequence is pseudo-random but equal in each run.
         let call = pseudo_random(self.calls.fetch_add(1, Ordering::Relaxed));
         let part = if self.is_steady {
             63
@@ -121,8 +121,8 @@ impl FaultInjector {
     }
 }
 
-/// Returns a pseudo-random number (SplitMix64). Irregular failures ensure that a caller that
-/// retries periodically does not fail each time.
+/// Returns a pseudo-random number (SplitMix64). Failures are irregular so that a caller with
+/// periodic retries does not fail each time.
 fn pseudo_random(number: u64) -> u64 {
     let mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -133,7 +133,7 @@ fn pseudo_random(number: u64) -> u64 {
 #[async_trait]
 impl WorkspaceLog for UnreliableStore {
     async fn recover(&self) -> Result<RecoveredState, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.recover().await
     }
 
@@ -156,49 +156,49 @@ impl WorkspaceLog for UnreliableStore {
 #[async_trait]
 impl ConversationStore for UnreliableStore {
     async fn claim(&self, id: &InstanceId) -> Result<InstanceLease, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.claim(id).await
     }
 
     async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         let conversation = self.store.open(lease).await?;
         Ok(Box::new(UnreliableConversation {
             conversation,
-            line: Arc::clone(&self.line),
+            faults: Arc::clone(&self.faults),
         }))
     }
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.read(id).await
     }
 }
 
 struct UnreliableConversation {
     conversation: Box<dyn OpenConversation>,
-    line: Arc<FaultInjector>,
+    faults: Arc<FaultInjector>,
 }
 
 #[async_trait]
 impl OpenConversation for UnreliableConversation {
     async fn load(&mut self) -> Result<StoredConversation, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.conversation.load().await
     }
 
     async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.conversation.append(event).await
     }
 
     async fn discard_events(&mut self) -> Result<(), StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.conversation.discard_events().await
     }
 
     async fn checkpoint(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.conversation.checkpoint(fold).await
     }
 
@@ -208,7 +208,7 @@ impl OpenConversation for UnreliableConversation {
         fold: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.conversation.end_turn(turn, fold, meta).await
     }
 }
@@ -216,7 +216,7 @@ impl OpenConversation for UnreliableConversation {
 #[async_trait]
 impl InstanceStore for UnreliableStore {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.instances().await
     }
 
@@ -224,12 +224,12 @@ impl InstanceStore for UnreliableStore {
         &self,
         after: Option<&InstanceId>,
     ) -> Result<Vec<InstanceMeta>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.instances_behind(after).await
     }
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.instance(id).await
     }
 
@@ -243,12 +243,12 @@ impl InstanceStore for UnreliableStore {
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.put_instance(meta).await
     }
 
     async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.delete_instance(id).await
     }
 }
@@ -260,7 +260,7 @@ impl RecordStore for UnreliableStore {
         id: &InstanceId,
         name: &str,
     ) -> Result<Option<VersionedRecord>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.get(id, name).await
     }
 
@@ -271,7 +271,7 @@ impl RecordStore for UnreliableStore {
         value: &Value,
         expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.put(id, name, value, expected).await
     }
 
@@ -279,7 +279,7 @@ impl RecordStore for UnreliableStore {
         &self,
         name: &str,
     ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.all_records(name).await
     }
 }
@@ -291,7 +291,7 @@ impl RuntimeEventStore for UnreliableStore {
     }
 
     async fn events(&self, id: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.events(id, after).await
     }
 }
@@ -313,23 +313,23 @@ impl TurnJournalStore for UnreliableStore {
         instance: &InstanceId,
         turn_id: &str,
     ) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         let journal = self.store.open_journal(instance, turn_id).await?;
         Ok(Arc::new(UnreliableJournal {
             journal,
-            line: Arc::clone(&self.line),
+            faults: Arc::clone(&self.faults),
         }))
     }
 
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.store.close_journal(instance, turn_id).await
     }
 }
 
 struct UnreliableJournal {
     journal: Arc<dyn TurnJournal>,
-    line: Arc<FaultInjector>,
+    faults: Arc<FaultInjector>,
 }
 
 #[async_trait]
@@ -339,7 +339,7 @@ impl TurnJournal for UnreliableJournal {
         effect: TurnEffect,
         work: BoxFuture<'_, Value>,
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
-        self.line.inject_fault().await?;
+        self.faults.inject_fault().await?;
         self.journal.run_value(effect, work).await
     }
 

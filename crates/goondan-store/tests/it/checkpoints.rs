@@ -1,4 +1,5 @@
-//! Checkpoints: a start reads them instead of the past, and a start without one finds the same.
+//! Checkpoints: a start reads the checkpoint instead of the log. A start without a checkpoint
+//! recovers the same state.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ fn open_without_checkpoint(fs: &SimFs) -> JsonlStore {
 }
 
 /// Runs turns in many conversations and ends the process.
-async fn past(conversations: usize, turns: usize) -> SimFs {
+async fn workspace_after_turns(conversations: usize, turns: usize) -> SimFs {
     let fs = SimFs::new();
     let store = open(&fs);
     for turn in 0..turns {
@@ -62,10 +63,10 @@ async fn instances(store: &JsonlStore) -> Vec<InstanceMeta> {
 }
 
 #[tokio::test]
-async fn a_start_does_not_read_the_past() {
+async fn a_start_with_a_checkpoint_does_not_read_old_records() {
     let mut costs = Vec::new();
     for (conversations, turns) in [(20, 40), (200, 2_000)] {
-        let fs = past(conversations, turns).await;
+        let fs = workspace_after_turns(conversations, turns).await;
         let before = fs.traffic();
         let store = open(&fs);
         let recovered = store.recover().await.unwrap();
@@ -74,12 +75,12 @@ async fn a_start_does_not_read_the_past() {
         assert_eq!(store.earlier_result("t3x"), None);
         costs.push(fs.traffic() - before);
     }
-    // The events of the past take 80 bytes each in the checkpoint.
+    // Each handled event takes up to 80 bytes in the checkpoint.
     assert!(costs[1] < costs[0] + 80 * 2_000, "{costs:?}");
 }
 
 #[tokio::test]
-async fn a_start_without_a_current_checkpoint_reads_everything() {
+async fn a_start_without_a_current_checkpoint_reads_the_whole_log() {
     for (damage, is_reported) in [
         ("kill", false),
         ("power failure", false),
@@ -89,7 +90,7 @@ async fn a_start_without_a_current_checkpoint_reads_everything() {
         ("removed conversation", true),
         ("lost list", true),
     ] {
-        let fs = past(20, 40).await;
+        let fs = workspace_after_turns(20, 40).await;
         let file = path(layout::CHECKPOINT);
         let bytes = fs.contents(&file).unwrap();
         let mut next = fs.clone();
@@ -138,9 +139,9 @@ async fn a_start_without_a_current_checkpoint_reads_everything() {
 }
 
 #[tokio::test]
-async fn damage_behind_the_checkpoint_is_found_when_it_is_read() {
-    // The line with the handled events.
-    let fs = past(20, 40).await;
+async fn damage_to_the_handled_events_is_found_when_a_result_is_read() {
+    // Damages the line with the handled events, which a start does not read.
+    let fs = workspace_after_turns(20, 40).await;
     let file = path(layout::CHECKPOINT);
     let mut bytes = fs.contents(&file).unwrap();
     let at = bytes.len() - 100;
@@ -159,12 +160,12 @@ async fn damage_behind_the_checkpoint_is_found_when_it_is_read() {
 }
 
 #[tokio::test]
-async fn lists_are_complete_after_each_change() {
-    let fs = past(20, 40).await;
-    let (new, gone, retired) = (instance("new"), instance("k1"), instance("k2"));
+async fn lists_of_instances_and_records_are_current_after_changes() {
+    let fs = workspace_after_turns(20, 40).await;
+    let (new, deleted, retired) = (instance("new"), instance("k1"), instance("k2"));
     let change = async |store: &JsonlStore| {
         store.put_instance(&idle(&new)).await.unwrap();
-        store.delete_instance(&gone).await.unwrap();
+        store.delete_instance(&deleted).await.unwrap();
         let meta = InstanceMeta {
             status: InstanceStatus::Retired,
             ..idle(&retired)
@@ -177,33 +178,33 @@ async fn lists_are_complete_after_each_change() {
     assert_eq!(store.idle_instances(), Some(20));
     assert_eq!(instances(&store).await.len(), 20);
     change(&store).await;
-    let during = instances(&store).await;
+    let before_restart = instances(&store).await;
     drop(store);
     let fs = fs.kill();
     let store = open(&fs);
     assert_eq!(store.idle_instances(), Some(19));
-    let listed = instances(&store).await;
-    let having = async |store: &JsonlStore| {
+    let with_checkpoint = instances(&store).await;
+    let ids_with_jobs = async |store: &JsonlStore| {
         let all = store.all_records("tool.jobs").await.unwrap();
         all.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
     };
-    assert_eq!(having(&store).await, std::slice::from_ref(&new));
+    assert_eq!(ids_with_jobs(&store).await, std::slice::from_ref(&new));
     drop(store);
     let store = open_without_checkpoint(&fs.kill());
     assert_eq!(store.idle_instances(), None);
-    let read = instances(&store).await;
-    assert_eq!(having(&store).await, [new]);
-    assert_eq!(listed, read);
-    assert_eq!(during, read);
+    let without_checkpoint = instances(&store).await;
+    assert_eq!(ids_with_jobs(&store).await, [new]);
+    assert_eq!(with_checkpoint, without_checkpoint);
+    assert_eq!(before_restart, without_checkpoint);
 }
 
 #[tokio::test]
-async fn results_outlive_a_rewritten_log() {
-    let fs = past(5, 20).await;
+async fn results_survive_a_compaction_of_the_log() {
+    let fs = workspace_after_turns(5, 20).await;
     let store = open(&fs);
     let large = "x".repeat(60_000);
     for number in 0..160 {
-        // Large records make a compaction worthwhile.
+        // Large records trigger a compaction.
         let event = AgentEvent {
             input: large.clone(),
             ..event(&format!("large{}", number % 2), &instance("k"))
@@ -222,34 +223,34 @@ async fn results_outlive_a_rewritten_log() {
     assert_eq!(recovered.handled.len(), 22);
 }
 
-/// A change of the log.
+/// A change to the log, or a restart.
 #[derive(Debug, Clone, Copy)]
-enum LogAct {
+enum LogAction {
     Accept(usize),
     Finish(usize),
     Withdraw(usize),
     Restart,
 }
 
-fn acts() -> impl Strategy<Value = Vec<LogAct>> {
-    let act = (0..10u8, 0..20usize).prop_map(|(kind, which)| match kind {
-        0..4 => LogAct::Accept(which),
-        4..7 => LogAct::Finish(which),
-        7 => LogAct::Withdraw(which),
-        _ => LogAct::Restart,
+fn log_actions() -> impl Strategy<Value = Vec<LogAction>> {
+    let action = (0..10u8, 0..20usize).prop_map(|(kind, which)| match kind {
+        0..4 => LogAction::Accept(which),
+        4..7 => LogAction::Finish(which),
+        7 => LogAction::Withdraw(which),
+        _ => LogAction::Restart,
     });
-    proptest::collection::vec(act, 0..40)
+    proptest::collection::vec(action, 0..40)
 }
 
-/// Performs the acts, with clean ends in between, and compares each start with what is expected.
-async fn perform(acts: Vec<LogAct>) {
+/// Performs the actions with clean restarts, and checks the state that each start recovers.
+async fn perform(actions: Vec<LogAction>) {
     let mut fs = SimFs::new();
     let mut store = open(&fs);
-    let (mut pending, mut over) = (Vec::<AgentEvent>::new(), BTreeSet::new());
+    let (mut pending, mut finished) = (Vec::<AgentEvent>::new(), BTreeSet::new());
     let mut known = BTreeSet::new();
-    for (number, act) in acts.into_iter().enumerate() {
-        match act {
-            LogAct::Accept(which) => {
+    for (number, action) in actions.into_iter().enumerate() {
+        match action {
+            LogAction::Accept(which) => {
                 let target = instance(&format!("k{}", which % 3));
                 let id = format!("e{number}");
                 let event = match which % 2 {
@@ -259,17 +260,17 @@ async fn perform(acts: Vec<LogAct>) {
                 store.append(accepted(&event)).await.unwrap();
                 pending.push(event);
             }
-            LogAct::Finish(which) if !pending.is_empty() => {
+            LogAction::Finish(which) if !pending.is_empty() => {
                 let event = pending.remove(which % pending.len());
                 store.append(done(&event)).await.unwrap();
-                over.insert(event.id);
+                finished.insert(event.id);
             }
-            LogAct::Withdraw(which) if !pending.is_empty() => {
+            LogAction::Withdraw(which) if !pending.is_empty() => {
                 let event = pending.remove(which % pending.len());
                 store.append(withdrawn(&event)).await.unwrap();
             }
-            LogAct::Finish(_) | LogAct::Withdraw(_) => {}
-            LogAct::Restart => {
+            LogAction::Finish(_) | LogAction::Withdraw(_) => {}
+            LogAction::Restart => {
                 drop(store);
                 fs = fs.kill();
                 store = open(&fs);
@@ -279,7 +280,7 @@ async fn perform(acts: Vec<LogAct>) {
                 known = handled.map(|handled| handled.event_id).collect();
                 let is_known =
                     |id: &String| known.contains(id) || store.earlier_result(id).is_some();
-                assert!(over.iter().all(is_known), "{over:?}");
+                assert!(finished.iter().all(is_known), "{finished:?}");
                 assert!(pending.iter().all(|event| !is_known(&event.id)));
             }
         }
@@ -293,8 +294,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_start_with_a_checkpoint_finds_what_one_without_it_finds(acts in acts()) {
+    fn starts_with_and_without_a_checkpoint_recover_the_same_events(actions in log_actions()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(perform(acts));
+        runtime.block_on(perform(actions));
     }
 }

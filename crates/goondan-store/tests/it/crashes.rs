@@ -1,40 +1,40 @@
-//! Kills the process at every single change to the disk, or cuts the power, and restarts it. In
-//! each case no accepted event is lost, nothing is done twice, and the conversation is complete.
+//! Kills the process, or cuts the power, at each change to the disk, and restarts the process. In
+//! each case no accepted event is lost, no call runs twice, and the conversation is complete.
 
 use proptest::prelude::*;
 
-use crate::checks::{check, check_answers};
+use crate::invariants::{check, check_answers};
 use crate::swarm::{Process, World, b, q, w};
 use goondan_store::fs::sim::SimFs;
 
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum Crash {
     Kill,
     PowerFailure(Option<u64>),
 }
 
-impl End {
+impl Crash {
     fn next(self, fs: &SimFs) -> SimFs {
         match self {
-            End::Kill => fs.kill(),
-            End::PowerFailure(seed) => fs.lose_power(seed),
+            Crash::Kill => fs.kill(),
+            Crash::PowerFailure(seed) => fs.lose_power(seed),
         }
     }
 }
 
-/// Runs `work` once per death, each time in a process that continues from the previous one's files.
+/// Runs `work` once per crash, each time in a new process on the files of the previous process.
 /// Returns the resulting file system.
-async fn die_at(
+async fn crash_at(
     fs: SimFs,
     world: &World,
-    deaths: &[(u64, End)],
+    crashes: &[(u64, Crash)],
     work: impl AsyncFn(&Process),
 ) -> SimFs {
     let mut fs = fs;
-    for (changes, end) in deaths {
-        fs.die_after(*changes);
+    for (changes, crash) in crashes {
+        fs.kill_after(*changes);
         if let Some(process) = Process::start(&fs, world).await {
-            // Tools of a dead process never return.
+            // Tools of a killed process never return.
             let dead = async {
                 while !fs.is_dead() {
                     tokio::task::yield_now().await
@@ -46,116 +46,116 @@ async fn die_at(
             }
             process.runtime.kill();
         }
-        fs = end.next(&fs);
+        fs = crash.next(&fs);
     }
     fs
 }
 
-/// Runs two events, dies after the given number of changes each time, and then completes. Checks
-/// the result and returns the number of changes.
-async fn run(deaths: &[(u64, End)]) -> u64 {
+/// Sends two events to agent `a`, crashes after the given numbers of changes, and then completes.
+/// Checks the result and returns the number of changes.
+async fn run(crashes: &[(u64, Crash)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
         futures::join!(process.send("one"), process.send("two"));
     };
-    let fs = die_at(SimFs::new(), &world, deaths, work).await;
+    let fs = crash_at(SimFs::new(), &world, crashes, work).await;
     let process = Process::start(&fs, &world).await.unwrap();
     check(process, &fs, &world).await;
     fs.changes()
 }
 
-async fn die_everywhere(end: impl Fn(u64) -> End) {
+async fn crash_at_every_change(crash: impl Fn(u64) -> Crash) {
     let changes = run(&[]).await;
-    assert!(changes > 50, "the swarm made {changes} changes only");
-    for death in 0..changes {
-        run(&[(death, end(death))]).await;
+    assert!(changes > 50, "the swarm made only {changes} changes");
+    for change in 0..changes {
+        run(&[(change, crash(change))]).await;
     }
 }
 
 #[tokio::test]
-async fn a_kill_anywhere_loses_and_repeats_nothing() {
-    die_everywhere(|_| End::Kill).await;
+async fn a_kill_at_any_disk_change_loses_and_repeats_nothing() {
+    crash_at_every_change(|_| Crash::Kill).await;
 }
 
 #[tokio::test]
-async fn a_power_failure_anywhere_loses_and_repeats_nothing() {
-    die_everywhere(|_| End::PowerFailure(None)).await;
+async fn a_power_failure_at_any_disk_change_loses_and_repeats_nothing() {
+    crash_at_every_change(|_| Crash::PowerFailure(None)).await;
 }
 
 #[tokio::test]
-async fn nor_does_one_that_tears_files() {
-    die_everywhere(|death| End::PowerFailure(Some(death))).await;
+async fn a_power_failure_that_tears_files_loses_and_repeats_nothing() {
+    crash_at_every_change(|change| Crash::PowerFailure(Some(change))).await;
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nor_do_several_in_a_row(deaths in proptest::collection::vec((0u64..120, 0u8..3, any::<u64>()), 2..5)) {
-        let end = |kind, seed| match kind {
-            0 => End::Kill,
-            1 => End::PowerFailure(None),
-            _ => End::PowerFailure(Some(seed)),
+    fn several_crashes_in_a_row_lose_and_repeat_nothing(crashes in proptest::collection::vec((0u64..120, 0u8..3, any::<u64>()), 2..5)) {
+        let crash = |kind, seed| match kind {
+            0 => Crash::Kill,
+            1 => Crash::PowerFailure(None),
+            _ => Crash::PowerFailure(Some(seed)),
         };
-        let deaths: Vec<_> = deaths.into_iter().map(|(after, kind, seed)| (after, end(kind, seed))).collect();
+        let crashes: Vec<_> = crashes.into_iter().map(|(after, kind, seed)| (after, crash(kind, seed))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(run(&deaths));
-        // A third end during the same call of the only turn fails that turn with E_TURN_POISON.
-        let two = &deaths[..2];
-        runtime.block_on(run_asking(two, &[]));
-        runtime.block_on(run_asking(two, &BESIDE));
+        runtime.block_on(run(&crashes));
+        // A third crash during the same call of the only turn fails that turn with E_TURN_POISON.
+        let two = &crashes[..2];
+        runtime.block_on(run_waiting(two, &[]));
+        runtime.block_on(run_waiting(two, &OTHER_EVENTS));
     }
 }
 
-/// Events for the agent that is asked.
-const BESIDE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
+/// Events for agent `b`, in addition to the requests of agent `q`.
+const OTHER_EVENTS: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
-/// Does the same as [`run`], for turns that wait for another agent's answers. That agent also
-/// handles the given events.
-async fn run_asking(deaths: &[(u64, End)], beside: &[&str]) -> u64 {
+/// Does the same as [`run`] with turns of agent `q`, which wait for answers of agent `b`. Agent `b`
+/// also handles `other_events`.
+async fn run_waiting(crashes: &[(u64, Crash)], other_events: &[&str]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
-        let asking = async {
+        let waiting = async {
             process.send_to(q(), "one").await;
             process.send_to(q(), "two").await
         };
-        let beside = async {
-            for event in beside {
+        let other_turns = async {
+            for event in other_events {
                 process.send_to(b(), event).await;
             }
         };
-        futures::join!(asking, beside);
+        futures::join!(waiting, other_turns);
     };
     let slow = SimFs::new();
-    slow.take_time();
-    let fs = die_at(slow, &world, deaths, work).await;
+    slow.yield_in_syncs();
+    let fs = crash_at(slow, &world, crashes, work).await;
     let process = Process::start(&fs, &world).await.unwrap();
-    check_answers(process, &world, beside).await;
+    check_answers(process, &world, other_events).await;
     fs.changes()
 }
 
 #[tokio::test]
-async fn an_answer_that_was_heard_is_the_one_that_was_given() {
-    for beside in [&[][..], &BESIDE] {
-        let changes = run_asking(&[], beside).await;
-        assert!(changes > 50, "the swarm made {changes} changes only");
-        for death in 0..changes {
-            run_asking(&[(death, End::Kill)], beside).await;
-            for seed in std::iter::once(None).chain((0..2).map(|seed| Some(death * 2 + seed))) {
-                run_asking(&[(death, End::PowerFailure(seed))], beside).await;
+async fn after_a_crash_received_answers_match_the_given_answers() {
+    for other_events in [&[][..], &OTHER_EVENTS] {
+        let changes = run_waiting(&[], other_events).await;
+        assert!(changes > 50, "the swarm made only {changes} changes");
+        for change in 0..changes {
+            run_waiting(&[(change, Crash::Kill)], other_events).await;
+            for seed in std::iter::once(None).chain((0..2).map(|seed| Some(change * 2 + seed))) {
+                run_waiting(&[(change, Crash::PowerFailure(seed))], other_events).await;
             }
         }
     }
 }
 
-/// Events for the agent that forgets old messages.
-const LITTLE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
+/// Events for agent `w`, which removes old messages.
+const REWRITING_EVENTS: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
-/// Does the same as [`run`], for turns that rewrite their conversation.
-async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
+/// Does the same as [`run`] with turns that rewrite their conversation.
+async fn run_rewriting(crashes: &[(u64, Crash)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
-        for event in LITTLE {
+        for event in REWRITING_EVENTS {
             if process
                 .send_to(w(), event)
                 .await
@@ -165,9 +165,9 @@ async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
             }
         }
     };
-    let fs = die_at(SimFs::new(), &world, deaths, work).await;
+    let fs = crash_at(SimFs::new(), &world, crashes, work).await;
     let process = Process::start(&fs, &world).await.unwrap();
-    for event in LITTLE {
+    for event in REWRITING_EVENTS {
         assert_eq!(process.send_to(w(), event).await.unwrap().error, None);
     }
     let messages = process.runtime.conversation(&w()).await.unwrap();
@@ -185,16 +185,16 @@ async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
 }
 
 #[tokio::test]
-async fn nor_does_one_while_a_conversation_is_rewritten() {
-    let changes = run_forgetful(&[]).await;
-    assert!(changes > 50, "the swarm made {changes} changes only");
-    for death in 0..changes {
-        for end in [
-            End::Kill,
-            End::PowerFailure(None),
-            End::PowerFailure(Some(death)),
+async fn a_crash_during_a_rewrite_loses_and_repeats_nothing() {
+    let changes = run_rewriting(&[]).await;
+    assert!(changes > 50, "the swarm made only {changes} changes");
+    for change in 0..changes {
+        for crash in [
+            Crash::Kill,
+            Crash::PowerFailure(None),
+            Crash::PowerFailure(Some(change)),
         ] {
-            run_forgetful(&[(death, end)]).await;
+            run_rewriting(&[(change, crash)]).await;
         }
     }
 }

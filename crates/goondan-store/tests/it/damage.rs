@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checks::check;
+use crate::invariants::check;
 use crate::swarm::{Process, WORKSPACE, World, a};
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind};
 use goondan_core::ids::{InstanceId, TraceContext};
@@ -24,14 +24,14 @@ fn file(name: &str) -> PathBuf {
 async fn killed() -> (SimFs, World) {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
-    fs.die_after(40);
+    fs.kill_after(40);
     process.send("one").await;
     drop(process);
     (fs.kill(), world)
 }
 
 #[tokio::test]
-async fn garbage_behind_the_last_line_of_any_file_does_no_harm() {
+async fn garbage_after_the_last_line_of_any_file_is_ignored() {
     let inbox = Path::new(WORKSPACE).join(layout::INBOX);
     for path in [
         inbox,
@@ -79,7 +79,7 @@ async fn an_instance_without_readable_metadata_is_listed() {
 }
 
 #[tokio::test]
-async fn metadata_is_made_again_from_the_conversation() {
+async fn missing_metadata_is_rebuilt_from_the_directory_name() {
     let fs = SimFs::new();
     let long = instance(&"long".repeat(100));
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
@@ -98,13 +98,13 @@ async fn metadata_is_made_again_from_the_conversation() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_deleted_while_it_is_in_use_begins_anew() {
+async fn an_instance_deleted_while_in_use_restarts_empty() {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
     process.send("quiet").await.unwrap();
     fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &a()))
         .unwrap();
-    // The conversation was in memory; its output must not go to unlinked files.
+    // The conversation was in memory; the next turn must not write to the deleted files.
     let result = process.send("one").await.unwrap();
     assert_eq!(result.error, None);
     drop(process);
@@ -115,12 +115,12 @@ async fn an_instance_that_is_deleted_while_it_is_in_use_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_torn_acceptance_was_never_acknowledged() {
+async fn a_torn_accepted_record_is_dropped_with_a_warning() {
     let fs = SimFs::new();
     let open = |fs: &SimFs| JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     let store = open(&fs);
     store.append(accepted(&event("one", &a()))).await.unwrap();
-    fs.die_after(0);
+    fs.kill_after(0);
     assert!(store.append(accepted(&event("two", &a()))).await.is_err());
     drop(store);
     let recovered = open(&fs.kill()).recover().await.unwrap();
@@ -137,7 +137,7 @@ async fn a_torn_acceptance_was_never_acknowledged() {
 }
 
 #[tokio::test]
-async fn an_instance_is_not_processing_for_ever() {
+async fn a_stale_processing_status_becomes_idle() {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
     process.send("one").await.unwrap();
@@ -162,10 +162,10 @@ async fn an_instance_is_not_processing_for_ever() {
 }
 
 #[test]
-fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
+fn an_unwritable_event_file_does_not_block_other_instances() {
     let fs = SimFs::new();
     let (bad, good) = (instance("bad"), instance("good"));
-    // A file is in the place of its directory.
+    // A file occupies the path of the instance directory.
     fs.put(
         &layout::instance_dir(Path::new(WORKSPACE), &bad),
         b"in the way",
@@ -193,13 +193,13 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
 }
 
 #[tokio::test]
-async fn a_call_that_must_run_once_does_not_run_again_without_its_journal() {
-    let mut damaged = 0;
+async fn a_finished_non_idempotent_call_is_not_repeated_without_a_journal() {
+    let mut checked = 0;
     for crash in 10..100 {
         let (fs, world) = (SimFs::new(), World::default());
         let process = Process::start(&fs, &world).await.unwrap();
-        fs.die_after(crash);
-        // Tools of a dead process never return.
+        fs.kill_after(crash);
+        // Tools of a killed process never return.
         let dead = async {
             while !fs.is_dead() {
                 tokio::task::yield_now().await
@@ -214,7 +214,7 @@ async fn a_call_that_must_run_once_does_not_run_again_without_its_journal() {
         let events = fs.contents(&file(layout::EVENTS)).unwrap_or_default();
         let has_result =
             String::from_utf8_lossy(&events).contains(r#""toolName":"world__once","status":"ok""#);
-        // A torn line does not count.
+        // A torn line is not a result.
         if !has_result || !events.ends_with(b"\n") {
             continue;
         }
@@ -222,14 +222,14 @@ async fn a_call_that_must_run_once_does_not_run_again_without_its_journal() {
         let process = Process::start(&fs, &world).await.unwrap();
         let result = process.send("one").await.unwrap();
         assert_eq!(result.error, None);
-        damaged += 1;
+        checked += 1;
         assert_eq!(world.lock().unwrap()["once-one"], 1, "crash {crash}");
     }
-    assert!(damaged > 0);
+    assert!(checked > 0);
 }
 
 #[tokio::test]
-async fn a_turn_without_the_record_of_its_end_does_not_run_again() {
+async fn a_finished_turn_without_its_done_record_does_not_run_again() {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
     let first = process.send("one").await.unwrap();
@@ -241,22 +241,22 @@ async fn a_turn_without_the_record_of_its_end_does_not_run_again() {
         .split_inclusive('\n')
         .filter(|line| line.contains(r#""record":"accepted""#) && line.contains(r#""id":"one""#));
     fs.put(&inbox, kept.collect::<String>().as_bytes());
-    let runs = world.lock().unwrap().clone();
+    let counts = world.lock().unwrap().clone();
     let process = Process::start(&fs, &world).await.unwrap();
     let again = process.send("one").await.unwrap();
     assert_eq!(again.error, None);
     assert_eq!(again.response_text(), first.response_text());
-    assert_eq!(*world.lock().unwrap(), runs);
+    assert_eq!(*world.lock().unwrap(), counts);
 }
 
 #[tokio::test]
-async fn a_changed_letter_is_recognized() {
+async fn a_changed_message_fails_the_checksum() {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
     process.send("quiet").await.unwrap();
     drop(process);
     let fs = fs.kill();
-    // The start writes carried messages again, so the damage comes later.
+    // The start rewrites carried messages, so the file is changed after it.
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     let text = String::from_utf8(fs.contents(&file(layout::BASE)).unwrap()).unwrap();
     fs.put(

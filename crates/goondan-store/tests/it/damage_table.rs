@@ -1,5 +1,5 @@
-//! Each kind of damage to the state of an interrupted or finished turn: a call that must run once
-//! runs once, and each loss is reported.
+//! Damage to the state of an interrupted or finished turn: a non-idempotent call runs only once,
+//! and each loss is reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-use crate::checks::check;
+use crate::invariants::check;
 use crate::swarm::{Process, WORKSPACE, World, a, within};
 use goondan_core::ports::store::{InstanceStatus, InstanceStore as _};
 use goondan_store::fs::FileSystem as _;
@@ -59,7 +59,7 @@ enum FileDamage {
     Emptied,
     /// Cut after this many lines.
     CutAfter(usize),
-    /// The first record has garbage in it.
+    /// The first record contains garbage.
     FirstRecordUnreadable,
     LastRecordRemoved,
 }
@@ -83,13 +83,13 @@ impl FileDamage {
     }
 }
 
-/// Starts a turn and kills the process at a change of the disk. Returns the state, if the call that
-/// must run once has run and the turn is not over.
+/// Starts a turn and kills the process at a disk change. Returns the state if the non-idempotent
+/// call ran and the turn is not over.
 async fn killed_in_turn(change: u64) -> Option<(SimFs, World)> {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
-    fs.die_after(change);
-    // Tools of a dead process never return.
+    fs.kill_after(change);
+    // Tools of a killed process never return.
     let dead = async {
         while !fs.is_dead() {
             tokio::task::yield_now().await
@@ -105,9 +105,9 @@ async fn killed_in_turn(change: u64) -> Option<(SimFs, World)> {
     has_run.then_some((fs, world))
 }
 
-/// Returns a swarm that was killed when the result of the call was on disk.
+/// Returns a swarm that was killed after the result of the non-idempotent call was on disk.
 pub(crate) async fn killed_after_result() -> (SimFs, World) {
-    // Threads in the background also change the disk, so the right change varies.
+    // Background threads also change the disk, so the right change number varies.
     for change in (20..120).cycle().take(2_000) {
         if let Some((fs, world)) = killed_in_turn(change).await {
             let events = events_of(&fs);
@@ -116,10 +116,10 @@ pub(crate) async fn killed_after_result() -> (SimFs, World) {
             }
         }
     }
-    panic!("no change leaves the result");
+    panic!("the result was on disk at no change");
 }
 
-/// Part of the message with the result of the call that must run once.
+/// Part of the message with the result of the non-idempotent call.
 const ONCE_RESULT: &str = r#""toolName":"world__once","status":"ok""#;
 
 fn events_of(fs: &SimFs) -> String {
@@ -127,8 +127,8 @@ fn events_of(fs: &SimFs) -> String {
 }
 
 #[tokio::test]
-async fn a_damaged_journal_runs_no_call_twice() {
-    let (mut tried, mut reported) = (0, 0);
+async fn no_call_runs_twice_after_damage_to_the_journal() {
+    let (mut tested, mut reported) = (0, 0);
     for damage in [
         FileDamage::Deleted,
         FileDamage::Emptied,
@@ -143,8 +143,8 @@ async fn a_damaged_journal_runs_no_call_twice() {
             };
             let events = events_of(&fs);
             let has_result = events.contains(ONCE_RESULT);
-            // Without a result and with an intact rest of the journal, nothing shows that the call
-            // began.
+            // If the result is missing and the rest of the journal is intact, no record shows that
+            // the call began.
             if damage == FileDamage::LastRecordRemoved && !(has_result && events.ends_with('\n')) {
                 continue;
             }
@@ -166,13 +166,13 @@ async fn a_damaged_journal_runs_no_call_twice() {
             );
             reported += usize::from(is_reported);
             check(process, &fs, &world).await;
-            tried += 1;
+            tested += 1;
         }
     }
-    assert!(tried > 10 && reported > 5, "{tried} {reported}");
+    assert!(tested > 10 && reported > 5, "{tested} {reported}");
 }
 
-/// Returns a swarm whose turn is over, after its end.
+/// Returns a swarm that finished its turn and was shut down.
 pub(crate) async fn finished() -> (SimFs, World) {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
@@ -183,7 +183,7 @@ pub(crate) async fn finished() -> (SimFs, World) {
 }
 
 #[tokio::test]
-async fn a_workspace_without_its_log_needs_the_consent_of_its_user() {
+async fn a_workspace_without_its_log_opens_only_with_user_consent() {
     for damage in [
         FileDamage::Deleted,
         FileDamage::Emptied,
@@ -205,13 +205,13 @@ async fn a_workspace_without_its_log_needs_the_consent_of_its_user() {
         drop(store.unwrap());
         assert_eq!(world.lock().unwrap()["once-one"], 1);
     }
-    // A workspace without conversations needs no consent.
+    // A workspace without conversations opens without consent.
     let fs = SimFs::new();
     JsonlStore::on(Arc::new(fs), Path::new(WORKSPACE)).unwrap();
 }
 
 #[tokio::test]
-async fn a_lost_or_unreadable_end_of_a_turn_is_found_in_the_conversation() {
+async fn a_lost_or_unreadable_done_record_is_restored_from_the_conversation() {
     for is_unreadable in [true, false] {
         let (fs, world) = finished().await;
         let path = file(layout::INBOX);
@@ -244,7 +244,7 @@ async fn a_lost_or_unreadable_end_of_a_turn_is_found_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn lost_messages_come_from_the_log_or_are_reported() {
+async fn lost_messages_are_restored_from_the_log() {
     for damage in [
         FileDamage::Deleted,
         FileDamage::Emptied,
@@ -262,7 +262,7 @@ async fn lost_messages_come_from_the_log_or_are_reported() {
 }
 
 #[tokio::test]
-async fn metadata_that_the_disk_does_not_return_is_not_overwritten() {
+async fn unreadable_metadata_is_not_overwritten() {
     let (fs, _) = finished().await;
     let path = file(layout::METADATA);
     let text = String::from_utf8(fs.contents(&path).unwrap()).unwrap();

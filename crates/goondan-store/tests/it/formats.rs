@@ -1,4 +1,4 @@
-//! Formats of the files: the current one with sequence numbers, earlier ones, and later ones.
+//! File formats: the current format with sequence numbers, earlier formats, and newer formats.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
 use goondan_store::suite::samples::{accepted, append, event, finished, instance, messages, meta};
 
-/// Files that gdn wrote before it had headers. The turn of `done` is over; that of `cut` was killed
-/// during a call that must run once.
+/// Files that gdn wrote before files had headers. The turn of the conversation `done` is over; the
+/// turn of `cut` was killed during a non-idempotent call.
 const VERSION_1: [(&str, &str); 8] = [
     ("inbox.jsonl", include_str!("formats/version1/inbox.jsonl")),
     (
@@ -47,7 +47,7 @@ const VERSION_1: [(&str, &str); 8] = [
     ),
 ];
 
-/// The turn of `cut`.
+/// ID of the turn of `cut`.
 const CUT_TURN: &str = "turn-2f9eba570f568702";
 
 fn id(key: &str) -> InstanceId {
@@ -69,7 +69,7 @@ fn text(fs: &SimFs, path: &Path) -> String {
     String::from_utf8(fs.contents(path).unwrap_or_default()).unwrap()
 }
 
-/// Removes the checksums: gdn wrote its first files without them.
+/// Removes the checksums, which the first version of gdn did not write.
 fn without_checksums(text: &str) -> String {
     let line = |line: &str| match line.rsplit_once(",\"crc\":") {
         Some((start, _)) => format!("{start}}}\n"),
@@ -106,7 +106,7 @@ async fn files_of_earlier_formats_are_read_and_continued() {
         let journal = store.open_journal(&id("cut"), CUT_TURN).await.unwrap();
         assert!(journal.has_outcome("step-0/model") && journal.has_intent("step-0/tool-0"));
         drop(journal);
-        // The next turn of a conversation appends to its old file.
+        // The next turn of a conversation appends to the old file in the old format.
         turn(
             &store,
             &id("done"),
@@ -127,7 +127,7 @@ async fn files_of_earlier_formats_are_read_and_continued() {
         let store = open(&fs);
         let done = store.read(&id("done")).await.unwrap();
         assert_eq!((done.base.len(), done.warnings), (5, vec![]));
-        // A rewrite begins the current format.
+        // A rewrite uses the current format.
         let rewritten = BaseChange::Rewrite(&messages(&["summary"]));
         turn(&store, &id("done"), "rewrite", rewritten).await;
         let base = text(&fs, &path("done/messages/base.jsonl"));
@@ -138,7 +138,7 @@ async fn files_of_earlier_formats_are_read_and_continued() {
     }
 }
 
-/// Runs a turn that ends with this change of its conversation.
+/// Runs a turn that ends with the given change of its conversation.
 pub(crate) async fn turn(store: &JsonlStore, id: &InstanceId, name: &str, change: BaseChange<'_>) {
     let event = event(name, id);
     store.append(accepted(&event)).await.unwrap();
@@ -185,7 +185,7 @@ async fn base(store: &JsonlStore) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn missing_reordered_and_doubled_records_are_reported() {
+async fn missing_reordered_and_duplicate_records_are_reported() {
     type Change = fn(&mut Vec<String>);
     let cases: [(Change, &[&str], &str); 6] = [
         (
@@ -221,7 +221,7 @@ async fn missing_reordered_and_doubled_records_are_reported() {
     ];
     for (change, expected, warning) in cases {
         let (fs, path) = workspace(layout::BASE).await;
-        // The start restores what the log still carries, so the damage comes later.
+        // The start restores messages from the log, so the file is damaged after it.
         let store = open(&fs);
         rewrite(&fs, &path, change);
         let (ids, warnings) = base(&store).await;
@@ -234,7 +234,7 @@ async fn missing_reordered_and_doubled_records_are_reported() {
 }
 
 #[tokio::test]
-async fn a_record_of_the_log_counts_once_and_in_its_order() {
+async fn duplicate_and_reordered_log_records_are_applied_once_in_order() {
     type Change = fn(&mut Vec<String>);
     // The lines: a header, then an accepted and a done record for each event.
     let cases: [(Change, &str, usize); 4] = [
@@ -265,7 +265,7 @@ async fn a_record_of_the_log_counts_once_and_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_and_not_changed() {
+async fn a_file_in_a_newer_format_is_refused_and_not_changed() {
     let (fs, inbox) = workspace(layout::INBOX).await;
     let newer = |lines: &mut Vec<String>| {
         lines[0] = "{\"format\":\"gdn-inbox\",\"version\":3}".to_owned();
@@ -293,7 +293,7 @@ async fn a_newer_format_is_refused_and_not_changed() {
 }
 
 #[tokio::test]
-async fn a_base_that_was_cut_gets_the_carried_messages_again() {
+async fn a_truncated_base_file_is_restored_from_the_inbox() {
     for kept in [0, 1, 3] {
         let (fs, path) = workspace(layout::BASE).await;
         rewrite(&fs, &path, |lines| lines.truncate(kept));

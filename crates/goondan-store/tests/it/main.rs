@@ -2,18 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
-mod carried;
+mod carried_messages;
 mod checkpoints;
-mod checks;
-mod conformity;
-mod copies;
-mod cost;
 mod crashes;
 mod damage;
 mod damage_table;
-mod far;
-mod faults;
+mod disk_faults;
 mod formats;
+mod inspection_and_copies;
+mod invariants;
 mod random_damage;
 mod retirement;
+mod store_suite;
 mod swarm;
+mod turn_cost;
+mod unreliable_store;

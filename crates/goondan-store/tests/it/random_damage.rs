@@ -1,5 +1,5 @@
-//! Random damage to each kind of file: it is reported or repaired, no call runs twice that must run
-//! once, and nothing hangs or crashes.
+//! Random damage to each kind of file: the damage is reported or repaired, no non-idempotent call
+//! runs twice, and the swarm does not hang or crash.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use goondan_store::fs::FileSystem as _;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, LostLogPolicy, inspect_on, layout};
 
-/// Number of damages per kind of file, in the normal run.
-const FEW: u64 = 8;
-/// Number of damages per kind of file, in the complete run.
-const MANY: u64 = 200;
+/// Number of damaged files per kind, in the normal run.
+const QUICK_SEEDS: u64 = 8;
+/// Number of damaged files per kind, in the complete run.
+const FULL_SEEDS: u64 = 200;
 
 /// Random numbers (xorshift) that depend only on the seed.
 struct RandomNumbers(u64);
@@ -71,7 +71,7 @@ fn path(name: &str) -> PathBuf {
     }
 }
 
-/// Damages a file. Returns a description.
+/// Damages a file. Returns a description of the damage.
 fn damage(fs: &SimFs, path: &Path, numbers: &mut RandomNumbers) -> String {
     let mut bytes = fs.contents(path).unwrap_or_default();
     let mut lines: Vec<Vec<u8>> = bytes
@@ -117,35 +117,35 @@ fn damage(fs: &SimFs, path: &Path, numbers: &mut RandomNumbers) -> String {
     format!("damage {choice} at {at}, line {line}")
 }
 
-/// Starts the swarm after the damage. Returns `None` if it needs the consent of its user.
+/// Starts the swarm on damaged files. Returns `None` if the start needs the consent of the user.
 async fn start(fs: &SimFs, world: &World, lost_log: LostLogPolicy) -> Option<Process> {
     let opened = JsonlStore::on_with(Arc::new(fs.clone()), Path::new(WORKSPACE), lost_log);
     let store = Arc::new(opened.ok()?);
     Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
 }
 
-/// Effect of a damage.
+/// Effect of damage to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DamageEffect {
     /// The bytes of the file did not change.
     Unchanged,
-    /// Nothing is lost, and nothing was reported. A file that lacks its last records is like that,
-    /// because it equals the file before they were written.
+    /// No data is lost, and no damage is reported. For example, a file without its last records
+    /// equals the file before they were written.
     Unreported,
-    /// Nothing is lost. Only the inspection of `gdn doctor --deep` reports the damage.
+    /// No data is lost. Only the inspection of `gdn doctor --deep` reports the damage.
     Inspected,
     Reported,
     /// The start needed the consent of the user.
     Refused,
 }
 
-/// Damages a file of this kind once and continues.
-async fn try_once(kind: FileKind, seed: u64, swarm: &(SimFs, World)) -> DamageEffect {
+/// Damages a file of this kind, restarts the swarm, and completes the turn.
+async fn damage_and_restart(kind: FileKind, seed: u64, swarm: &(SimFs, World)) -> DamageEffect {
     let fs = swarm.0.copy();
     let world = World::new(Mutex::new(swarm.1.lock().unwrap().clone()));
     let before = fs.contents(&path(kind.name));
-    let what = damage(&fs, &path(kind.name), &mut RandomNumbers::new(seed));
-    let about = format!("{kind:?} seed {seed}: {what}");
+    let change = damage(&fs, &path(kind.name), &mut RandomNumbers::new(seed));
+    let about = format!("{kind:?} seed {seed}: {change}");
     let is_changed = fs.contents(&path(kind.name)) != before;
     let found = inspect_on(&fs, Path::new(WORKSPACE), false).expect(&about);
     let is_inspected = !(found.problems.is_empty() && found.notes.is_empty());
@@ -164,14 +164,14 @@ async fn try_once(kind: FileKind, seed: u64, swarm: &(SimFs, World)) -> DamageEf
     let result = within(process.send("one")).await.expect(&about);
     assert_eq!(world.lock().unwrap()["once-one"], 1, "{about}");
     let messages = process.runtime.conversation(&a()).await.unwrap();
-    let has_once = |text: &str| {
+    let occurs_once = |text: &str| {
         messages
             .iter()
             .filter(|message| message.text() == text)
             .count()
             == 1
     };
-    let is_whole = result.error.is_none() && has_once("input one");
+    let is_complete = result.error.is_none() && occurs_once("input one");
     let effect = match is_changed {
         false => DamageEffect::Unchanged,
         true if is_refused => DamageEffect::Refused,
@@ -180,16 +180,16 @@ async fn try_once(kind: FileKind, seed: u64, swarm: &(SimFs, World)) -> DamageEf
         true => DamageEffect::Unreported,
     };
     assert!(
-        effect >= DamageEffect::Reported || is_whole,
-        "{about}: something is lost, and the start does not report it"
+        effect >= DamageEffect::Reported || is_complete,
+        "{about}: data is lost, and the start does not report it"
     );
     within(process.runtime.shutdown(std::time::Duration::from_secs(60))).await;
     effect
 }
 
-/// Damages each kind of file. Prints the number of damages by their effect.
+/// Damages each kind of file. Prints the number of damaged files per effect.
 #[allow(clippy::print_stdout, reason = "the table is the result")]
-async fn try_kinds(seeds: u64) {
+async fn damage_each_kind(seeds: u64) {
     for kind in KINDS {
         let swarm = match kind.is_over {
             true => finished().await,
@@ -197,7 +197,7 @@ async fn try_kinds(seeds: u64) {
         };
         let mut effects: BTreeMap<DamageEffect, u64> = BTreeMap::new();
         for seed in 0..seeds {
-            let effect = within(try_once(kind, seed, &swarm)).await;
+            let effect = within(damage_and_restart(kind, seed, &swarm)).await;
             *effects.entry(effect).or_default() += 1;
         }
         println!(
@@ -209,11 +209,11 @@ async fn try_kinds(seeds: u64) {
 
 #[tokio::test]
 async fn random_damage_is_reported_and_runs_no_call_twice() {
-    try_kinds(FEW).await;
+    damage_each_kind(QUICK_SEEDS).await;
 }
 
 #[tokio::test]
 #[ignore = "takes minutes; run it with `cargo test -p goondan-store --test it -- --ignored`"]
 async fn much_random_damage_is_reported_and_runs_no_call_twice() {
-    try_kinds(MANY).await;
+    damage_each_kind(FULL_SEEDS).await;
 }

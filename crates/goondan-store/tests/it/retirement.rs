@@ -15,17 +15,17 @@ use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
 use goondan_store::suite::UnreliableStore;
 
-/// The system clock, moved forward.
+/// The system clock plus an offset.
 #[derive(Default)]
-struct Forward(AtomicI64);
+struct AdvancedClock(AtomicI64);
 
-impl Forward {
-    fn by(&self, seconds: i64) {
+impl AdvancedClock {
+    fn advance(&self, seconds: i64) {
         self.0.fetch_add(seconds, Ordering::Relaxed);
     }
 }
 
-impl Clock for Forward {
+impl Clock for AdvancedClock {
     fn now(&self) -> DateTime<Utc> {
         Utc::now() + TimeDelta::seconds(self.0.load(Ordering::Relaxed))
     }
@@ -35,16 +35,20 @@ impl Clock for Forward {
     }
 }
 
-struct Retiring {
+struct RetiringSwarm {
     fs: SimFs,
-    clock: Arc<Forward>,
+    clock: Arc<AdvancedClock>,
     process: Process,
 }
 
-impl Retiring {
-    /// A forgetful swarm remembers only one idle instance.
+impl RetiringSwarm {
+    /// Starts the swarm. With `is_forgetful`, the swarm keeps only one idle instance in memory.
     async fn start(policy: &str, is_forgetful: bool) -> Self {
-        let (fs, world, clock) = (SimFs::new(), World::default(), Arc::new(Forward::default()));
+        let (fs, world, clock) = (
+            SimFs::new(),
+            World::default(),
+            Arc::new(AdvancedClock::default()),
+        );
         let store: Arc<dyn Store> =
             Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
         let store = match is_forgetful {
@@ -55,15 +59,15 @@ impl Retiring {
         let process = Process::start_with(store, &fs, &world, shared, policy)
             .await
             .unwrap();
-        Retiring { fs, clock, process }
+        RetiringSwarm { fs, clock, process }
     }
 
-    /// Polls until the metadata of `a` is as wanted, because there is no event for it.
-    async fn until(&self, wanted: impl Fn(Option<&InstanceMeta>) -> bool) {
+    /// Polls until the metadata of `a` is as expected, because no event reports its changes.
+    async fn until(&self, expected: impl Fn(Option<&InstanceMeta>) -> bool) {
         within(async {
             loop {
                 let metas = self.process.runtime.instances().await;
-                if wanted(metas.iter().find(|meta| meta.id() == a())) {
+                if expected(metas.iter().find(|meta| meta.id() == a())) {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -72,7 +76,7 @@ impl Retiring {
         .await;
     }
 
-    /// Runs `one` and its consequences until the swarm is idle.
+    /// Sends the event `one`, and waits for the answer of agent `b`.
     async fn run_one(&mut self) {
         self.process.send("one").await.unwrap();
         self.process
@@ -85,20 +89,21 @@ impl Retiring {
             .await;
     }
 
-    fn folder(&self) -> PathBuf {
+    fn directory(&self) -> PathBuf {
         layout::instance_dir(Path::new(WORKSPACE), &a())
     }
 }
 
-/// Makes the garbage collection run four times per second.
-const QUICK: &str = "{lifecycle: {ttlSeconds: 1, gcGraceSeconds: 1}}";
+/// Retires instances after one second. With this policy, the garbage collection runs four times per
+/// second.
+const SHORT_LIFECYCLE: &str = "{lifecycle: {ttlSeconds: 1, gcGraceSeconds: 1}}";
 
 #[tokio::test]
-async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
+async fn an_event_resumes_a_retired_instance_with_its_conversation() {
     for is_forgetful in [false, true] {
-        let mut swarm = Retiring::start(QUICK, is_forgetful).await;
+        let mut swarm = RetiringSwarm::start(SHORT_LIFECYCLE, is_forgetful).await;
         swarm.run_one().await;
-        swarm.clock.by(1);
+        swarm.clock.advance(1);
         swarm.until_retired().await;
         let result = swarm.process.send("two").await.unwrap();
         assert_eq!(result.error, None);
@@ -114,15 +119,15 @@ async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
 }
 
 #[tokio::test]
-async fn one_that_stays_away_is_deleted_and_begins_anew() {
+async fn an_expired_retired_instance_is_deleted_and_restarts_empty() {
     for is_forgetful in [false, true] {
-        let mut swarm = Retiring::start(QUICK, is_forgetful).await;
+        let mut swarm = RetiringSwarm::start(SHORT_LIFECYCLE, is_forgetful).await;
         swarm.run_one().await;
-        swarm.clock.by(10);
+        swarm.clock.advance(10);
         swarm.until_retired().await;
-        swarm.clock.by(10);
+        swarm.clock.advance(10);
         swarm.until(|meta| meta.is_none()).await;
-        assert!(!swarm.fs.exists(&swarm.folder()));
+        assert!(!swarm.fs.exists(&swarm.directory()));
         swarm.process.send("two").await.unwrap();
         let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
         assert_eq!(messages[0].text(), "input two");
@@ -130,15 +135,15 @@ async fn one_that_stays_away_is_deleted_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn one_that_a_user_deletes_is_gone_and_begins_anew() {
+async fn an_instance_deleted_by_a_user_restarts_empty() {
     for is_forgetful in [false, true] {
-        let mut swarm = Retiring::start("{}", is_forgetful).await;
+        let mut swarm = RetiringSwarm::start("{}", is_forgetful).await;
         assert!(!swarm.process.runtime.delete(&a()).await.unwrap());
         swarm.run_one().await;
         let runtime = &swarm.process.runtime;
         runtime.set_title(&a(), Some("Bees")).await.unwrap();
         assert_eq!(runtime.titles().await.unwrap()[&a()], "Bees");
-        // The last message is stored before the turn has ended.
+        // The last message is stored before the turn ends, so the first deletions can fail.
         within(async {
             while runtime.delete(&a()).await.is_err() {
                 tokio::task::yield_now().await;
@@ -146,7 +151,7 @@ async fn one_that_a_user_deletes_is_gone_and_begins_anew() {
         })
         .await;
         swarm.until(|meta| meta.is_none()).await;
-        assert!(!swarm.fs.exists(&swarm.folder()));
+        assert!(!swarm.fs.exists(&swarm.directory()));
         assert!(!runtime.delete(&a()).await.unwrap());
         assert!(runtime.titles().await.unwrap().is_empty());
         swarm.process.send("two").await.unwrap();
@@ -156,23 +161,23 @@ async fn one_that_a_user_deletes_is_gone_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn what_is_retired_stays_so_over_a_restart() {
+async fn a_retired_instance_stays_retired_after_a_restart() {
     for is_forgetful in [false, true] {
-        let mut swarm = Retiring::start(QUICK, is_forgetful).await;
+        let mut swarm = RetiringSwarm::start(SHORT_LIFECYCLE, is_forgetful).await;
         swarm.run_one().await;
-        swarm.clock.by(1);
+        swarm.clock.advance(1);
         swarm.until_retired().await;
         within(async {
-            let says_so = || {
+            let metadata = || {
                 String::from_utf8(
                     swarm
                         .fs
-                        .contents(&swarm.folder().join(layout::METADATA))
+                        .contents(&swarm.directory().join(layout::METADATA))
                         .unwrap(),
                 )
                 .unwrap()
             };
-            while !says_so().contains("retiredAt") {
+            while !metadata().contains("retiredAt") {
                 tokio::task::yield_now().await;
             }
         })

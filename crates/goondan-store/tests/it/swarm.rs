@@ -1,5 +1,6 @@
-//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`. Agent `w` answers, and
-//! forgets what is old. Agent `q` asks `b` and waits, and then does something that must not be done twice.
+//! A small swarm on a file system that fails. Agent `a` calls three tools; one of them sends a
+//! request to agent `b`. Agent `w` answers and removes old messages. Agent `q` sends a request to
+//! `b`, waits for the answer, and then makes a non-idempotent call.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -77,20 +78,20 @@ spec:
   policy: POLICY
 ";
 
-/// What the tools did to the world, by call.
+/// Number of executions of each tool call, by call ID.
 pub(crate) type World = Arc<Mutex<HashMap<String, usize>>>;
 
-/// The instance that the tests talk to.
+/// The instance that receives the inputs of most tests.
 pub(crate) fn a() -> InstanceId {
     InstanceId::new("a", "main")
 }
 
-/// The instance that is asked.
+/// The instance that answers requests.
 pub(crate) fn b() -> InstanceId {
     InstanceId::new("b", "main")
 }
 
-/// The instance that remembers little.
+/// The instance that removes old messages.
 pub(crate) fn w() -> InstanceId {
     InstanceId::new("w", "main")
 }
@@ -107,14 +108,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts on what lies on `fs`. `None` where the process dies of it.
+    /// Starts the swarm on the files of `fs`. Returns `None` if the process is killed during it.
     pub(crate) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
         let store: Arc<dyn Store> =
             Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
         Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
     }
 
-    /// As [`Process::start`], with another store, clock, or policy (in YAML).
+    /// Does the same as [`Process::start`], with another store, clock, or policy (in YAML).
     pub(crate) async fn start_with(
         store: Arc<dyn Store>,
         fs: &SimFs,
@@ -159,12 +160,12 @@ impl Process {
         Some(Process { runtime, events })
     }
 
-    /// Hands in an event and waits for its result. `None` where it was not accepted.
+    /// Sends an event and waits for its result. Returns `None` if the event was not accepted.
     pub(crate) async fn send(&self, id: &str) -> Option<TurnResult> {
         self.send_to(a(), id).await
     }
 
-    /// As [`Process::send`], for another instance.
+    /// Does the same as [`Process::send`], for another instance.
     pub(crate) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
         let input = ExternalInput {
             id: Some(id.to_owned()),
@@ -178,7 +179,7 @@ impl Process {
             .ok()
     }
 
-    /// Waits until the conversation of `a` is as `is_complete` wants it.
+    /// Waits until `is_complete` accepts the conversation of `a`. Returns the conversation.
     pub(crate) async fn wait_for(
         &mut self,
         is_complete: impl Fn(&[Arc<Message>]) -> bool,
@@ -186,7 +187,7 @@ impl Process {
         loop {
             let messages = within(async {
                 loop {
-                    // A store that is far away may fail to tell.
+                    // An unreliable store may fail to return the conversation.
                     if let Ok(messages) = self.runtime.conversation(&a()).await {
                         return messages;
                     }
@@ -204,14 +205,14 @@ impl Process {
     }
 }
 
-/// Fails instead of hanging. The limit is longer than the longest delay of a retry, 60 s.
+/// Fails if the work hangs. The limit is longer than the longest retry delay, which is 60 s.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(600), work)
         .await
-        .expect("it hangs")
+        .expect("the work hangs")
 }
 
-/// How many answers of `b` are in a conversation.
+/// Returns the number of answers of `b` in a conversation.
 pub(crate) fn answers(messages: &[Arc<Message>]) -> usize {
     messages
         .iter()
@@ -264,13 +265,13 @@ struct Tools {
 impl ToolSource for Tools {
     async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, EntryOpenError> {
         let handler = |export: &ExportSpec| {
-            let asks = ["ask", "wait"]
+            let waits_for_b = ["ask", "wait"]
                 .contains(&&*export.name)
                 .then(|| export.name == "wait");
             Arc::new(Handler {
                 fs: self.fs.clone(),
                 world: Arc::clone(&self.world),
-                asks,
+                waits_for_b,
             }) as Arc<dyn ToolHandler>
         };
         Ok(ToolSet {
@@ -288,8 +289,8 @@ impl ToolSource for Tools {
 struct Handler {
     fs: SimFs,
     world: World,
-    /// It asks `b`, and waits for the answer or not.
-    asks: Option<bool>,
+    /// If set, the tool sends a request to `b`; true if it waits for the answer.
+    waits_for_b: Option<bool>,
 }
 
 #[async_trait]
@@ -300,7 +301,7 @@ impl ToolHandler for Handler {
         _input: JsonObject,
     ) -> Result<ToolOutput, HandlerError> {
         if self.fs.is_dead() {
-            // The dead do nothing to the world, and tell nobody.
+            // The tools of a killed process have no effects and never return.
             std::future::pending::<()>().await;
         }
         *self
@@ -309,12 +310,12 @@ impl ToolHandler for Handler {
             .unwrap()
             .entry(ctx.tool_call_id.clone())
             .or_default() += 1;
-        if let Some(waits) = self.asks {
+        if let Some(waits) = self.waits_for_b {
             let input = AgentEventInput {
                 input: format!("question of {}", ctx.turn_id),
                 ..AgentEventInput::default()
             };
-            let asked = ctx
+            let accepted = ctx
                 .runtime
                 .request(
                     "b",
@@ -325,7 +326,7 @@ impl ToolHandler for Handler {
                     },
                 )
                 .await?;
-            if let Some(answer) = asked.response {
+            if let Some(answer) = accepted.response {
                 return Ok(ToolOutput::from(answer));
             }
         }
@@ -348,19 +349,19 @@ impl ModelFactory for Models {
 
 #[async_trait]
 impl ModelClient for Models {
-    /// An input is answered with calls first, and then with text; everything else, and what begins
-    /// with `quiet`, with text.
+    /// Answers an input first with tool calls and then with text. Answers other messages, and
+    /// inputs whose ID starts with `quiet`, only with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let parts = match (
             &*request.instance.agent,
             unanswered_input(&request.messages),
         ) {
             ("q", Some(event)) => vec![call("wait", &event)],
-            ("q", None) => behind_the_answer(&request.messages),
-            // It never says the same again.
+            ("q", None) => after_the_wait(&request.messages),
+            // Each answer of `b` is unique.
             ("b", _) => vec![MessagePart::text(format!(
                 "answer {}",
-                SAID.fetch_add(1, Ordering::Relaxed)
+                ANSWERS_GIVEN.fetch_add(1, Ordering::Relaxed)
             ))],
             (_, Some(event)) => vec![
                 call("once", &event),
@@ -387,7 +388,7 @@ fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
-fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<MessagePart> {
+fn after_the_wait(messages: &[Arc<Message>]) -> Vec<MessagePart> {
     let last = messages
         .iter()
         .rev()
@@ -407,5 +408,5 @@ fn call(export: &str, event: &str) -> MessagePart {
     ))
 }
 
-/// How many answers `b` has given.
-static SAID: AtomicUsize = AtomicUsize::new(0);
+/// Number of answers that `b` gave.
+static ANSWERS_GIVEN: AtomicUsize = AtomicUsize::new(0);

@@ -32,7 +32,7 @@ fn start(variables: &[(&str, &str)]) -> (TelemetryExporter, UnboundedSender<Swar
     )
 }
 
-fn ended(turn: &str) -> SwarmEvent {
+fn turn_completed(turn: &str) -> SwarmEvent {
     let kind = RuntimeEventKind::TurnCompleted {
         turn_id: turn.into(),
         step_count: 1,
@@ -52,7 +52,7 @@ fn ended(turn: &str) -> SwarmEvent {
     }))
 }
 
-async fn names(server: &MockServer) -> Vec<String> {
+async fn received_span_names(server: &MockServer) -> Vec<String> {
     let requests = server.received_requests().await.unwrap();
     let bodies = requests
         .iter()
@@ -67,7 +67,7 @@ async fn names(server: &MockServer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
+async fn spans_are_retried_after_a_503_response() {
     let server = MockServer::builder().start().await;
     let busy = ResponseTemplate::new(503).insert_header("Retry-After", "0");
     Mock::given(method("POST"))
@@ -75,10 +75,14 @@ async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
         .up_to_n_times(2)
         .mount(&server)
         .await;
-    let (taken, wait) = tokio::sync::oneshot::channel();
-    let taken = std::sync::Mutex::new(Some(taken));
+    let (accepted, wait) = tokio::sync::oneshot::channel();
+    let accepted = std::sync::Mutex::new(Some(accepted));
     let answer = move |_: &wiremock::Request| {
-        taken.lock().unwrap().take().map(|taken| taken.send(()));
+        accepted
+            .lock()
+            .unwrap()
+            .take()
+            .map(|accepted| accepted.send(()));
         ResponseTemplate::new(200)
     };
     Mock::given(path("/v1/traces"))
@@ -91,57 +95,61 @@ async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b"),
         ("OTEL_BSP_SCHEDULE_DELAY", "0"),
     ]);
-    sender.send(ended("a")).unwrap();
+    sender.send(turn_completed("a")).unwrap();
     wait.await.unwrap();
     telemetry.end().await;
-    assert_eq!(names(&server).await, ["invoke_agent a"; 3]);
+    assert_eq!(received_span_names(&server).await, ["invoke_agent a"; 3]);
     assert_eq!(telemetry.dropped(), 0);
 }
 
 #[tokio::test]
-async fn what_a_receiver_refuses_is_dropped_and_counted() {
+async fn rejected_spans_are_dropped_and_counted() {
     let server = MockServer::builder().start().await;
     Mock::given(method("POST"))
         .respond_with(ResponseTemplate::new(400))
         .mount(&server)
         .await;
     let (telemetry, sender) = start(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &server.uri())]);
-    sender.send(ended("a")).unwrap();
-    sender.send(ended("b")).unwrap();
+    sender.send(turn_completed("a")).unwrap();
+    sender.send(turn_completed("b")).unwrap();
     telemetry.end().await;
-    assert_eq!(names(&server).await.len(), 2, "one request, at the end");
+    assert_eq!(
+        received_span_names(&server).await.len(),
+        2,
+        "one request at shutdown, without a retry"
+    );
     assert_eq!(telemetry.dropped(), 2);
 }
 
 #[tokio::test]
-async fn without_a_receiver_the_queue_stays_short() {
+async fn an_unreachable_endpoint_does_not_grow_the_queue() {
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "4"),
     ];
     let (telemetry, sender) = start(&variables);
-    (0..100).for_each(|_| sender.send(ended("a")).unwrap());
+    (0..100).for_each(|_| sender.send(turn_completed("a")).unwrap());
     telemetry.end().await;
     assert_eq!(telemetry.dropped(), 100);
 }
 
 #[tokio::test]
-async fn a_receiver_that_never_answers_does_not_hold_the_end() {
+async fn an_unresponsive_endpoint_does_not_block_shutdown() {
     // The server accepts connections and never answers.
-    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", silent.local_addr().unwrap());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str()),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "50"),
     ];
     let (telemetry, sender) = start(&variables);
-    sender.send(ended("a")).unwrap();
+    sender.send(turn_completed("a")).unwrap();
     telemetry.end().await;
     assert_eq!(telemetry.dropped(), 1);
 }
 
 #[tokio::test]
-async fn json_has_ids_in_hex_and_large_numbers_as_text() {
+async fn otlp_json_encodes_ids_as_hex_and_integers_as_strings() {
     let server = MockServer::builder().start().await;
     Mock::given(header("content-type", "application/json"))
         .respond_with(ResponseTemplate::new(200))
@@ -152,7 +160,7 @@ async fn json_has_ids_in_hex_and_large_numbers_as_text() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", &address),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
     ]);
-    sender.send(ended("a")).unwrap();
+    sender.send(turn_completed("a")).unwrap();
     telemetry.end().await;
     assert_eq!(telemetry.dropped(), 0);
     let request = server.received_requests().await.unwrap().remove(0);
@@ -172,7 +180,7 @@ async fn json_has_ids_in_hex_and_large_numbers_as_text() {
 }
 
 #[test]
-fn waits_double_up_to_a_bound() {
+fn retry_delays_double_up_to_a_limit() {
     let waits: Vec<_> = (1..9)
         .map(|failures| back_off(failures).as_secs())
         .collect();

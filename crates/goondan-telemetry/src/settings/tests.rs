@@ -14,19 +14,19 @@ fn url(variables: &[(&str, &str)]) -> Option<String> {
 }
 
 #[test]
-fn nothing_goes_anywhere_without_an_address() {
+fn traces_are_not_exported_without_an_endpoint() {
     let settings = read(&[]).unwrap();
     assert!(settings.traces.is_none());
     assert!(settings.problems.is_empty());
     assert!(
         url(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).is_none(),
-        "empty is not set"
+        "a blank endpoint counts as not set"
     );
     assert!(url(&[("OTEL_TRACES_EXPORTER", "otlp")]).is_none());
 }
 
 #[test]
-fn the_address_of_a_signal_is_whole_and_the_other_a_base() {
+fn a_traces_endpoint_is_complete_and_a_general_endpoint_is_a_base() {
     let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host:4318");
     let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://other/my/path");
     assert_eq!(url(&[base]).unwrap(), "http://host:4318/v1/traces");
@@ -45,7 +45,7 @@ fn telemetry_can_be_switched_off() {
 }
 
 #[test]
-fn what_is_not_understood_is_told_and_sends_nothing() {
+fn invalid_settings_are_reported_and_disable_the_export() {
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "host:4318"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
@@ -72,7 +72,7 @@ fn what_is_not_understood_is_told_and_sends_nothing() {
 }
 
 #[test]
-fn headers_are_decoded_and_their_values_are_secret() {
+fn header_values_are_decoded_and_secret() {
     let address = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host");
     let headers = (
         "OTEL_EXPORTER_OTLP_HEADERS",
@@ -91,7 +91,7 @@ fn headers_are_decoded_and_their_values_are_secret() {
 }
 
 #[test]
-fn a_resource_and_its_name_come_from_the_environment() {
+fn resource_attributes_are_read_from_the_environment() {
     let attributes = (
         "OTEL_RESOURCE_ATTRIBUTES",
         "service.name=a,deployment.environment.name=b%20c",
@@ -102,7 +102,7 @@ fn a_resource_and_its_name_come_from_the_environment() {
 }
 
 #[test]
-fn numbers_that_are_none_count_as_not_set() {
+fn invalid_numbers_are_ignored_and_reported() {
     let settings = read(&[
         ("OTEL_BSP_MAX_QUEUE_SIZE", "many"),
         ("OTEL_BSP_SCHEDULE_DELAY", "20"),
@@ -116,12 +116,12 @@ fn numbers_that_are_none_count_as_not_set() {
     assert_eq!(
         read(&[("OTEL_BSP_MAX_QUEUE_SIZE", "10")]).unwrap().batch,
         10,
-        "a batch fits in the queue"
+        "the batch size is limited to the queue size"
     );
 }
 
 #[test]
-fn a_share_of_the_traces_is_the_same_everywhere() {
+fn the_sampling_ratio_depends_only_on_the_trace_id() {
     let sampler = |name, share| {
         read(&[
             ("OTEL_TRACES_SAMPLER", name),
@@ -150,8 +150,8 @@ fn a_share_of_the_traces_is_the_same_everywhere() {
 }
 
 #[test]
-fn a_caller_decides_for_its_trace_unless_told_otherwise() {
-    let takes = |sampler: &str, flags: &str| {
+fn a_parent_based_sampler_follows_the_flag_of_the_caller() {
+    let is_sampled = |sampler: &str, flags: &str| {
         let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
         let caller =
             goondan_core::caller::CallerTrace::read(&traceparent, []).map(std::sync::Arc::new);
@@ -160,10 +160,10 @@ fn a_caller_decides_for_its_trace_unless_told_otherwise() {
             .unwrap()
             .takes(&trace)
     };
-    assert!(takes("", "01") && !takes("", "00"));
+    assert!(is_sampled("", "01") && !is_sampled("", "00"));
     assert!(
-        takes("parentbased_always_off", "01")
-            && takes("always_on", "00")
-            && !takes("always_off", "01")
+        is_sampled("parentbased_always_off", "01")
+            && is_sampled("always_on", "00")
+            && !is_sampled("always_off", "01")
     );
 }

@@ -119,7 +119,7 @@ fn tool_completed(error: Option<ShownError>) -> Kind {
 fn value(attributes: &[KeyValue], key: &str) -> Option<Attribute> {
     let mut found = attributes.iter().filter(|attribute| attribute.key == key);
     let first = found.next()?.value.clone()?.value;
-    assert!(found.next().is_none(), "{key} stands twice");
+    assert!(found.next().is_none(), "{key} occurs twice");
     first
 }
 
@@ -131,7 +131,7 @@ fn text(span: &OtlpSpan, key: &str) -> String {
 }
 
 #[test]
-fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step() {
+fn a_turn_span_has_its_first_model_and_a_model_span_is_in_its_step() {
     let mut assembler = SpanAssembler::new(false);
     let step = turn().child("t-step-0");
     let started = Kind::StepStarted {
@@ -208,7 +208,7 @@ fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step()
 }
 
 #[test]
-fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
+fn a_failed_tool_span_has_an_error_code_and_approval_events() {
     let mut assembler = SpanAssembler::new(false);
     let tool = turn().child("tool");
     let (approval_id, tool_call_id, tool_name) =
@@ -260,13 +260,13 @@ fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
     );
 }
 
-/// Returns the finish reasons of the span of a model call.
+/// Returns the finish reasons in the span of a model call.
 fn finish_reasons(
     change: impl FnOnce(&mut ShownModelCall),
     is_declined: bool,
 ) -> Option<Vec<String>> {
     let Kind::ModelCompleted { turn_id, mut call } = model_completed() else {
-        unreachable!("a model call is complete");
+        unreachable!("`model_completed` returns `ModelCompleted`");
     };
     change(&mut call);
     let kind = if is_declined {
@@ -300,7 +300,7 @@ fn finish_reasons(
 }
 
 #[test]
-fn a_model_call_states_why_its_answer_ended() {
+fn a_model_call_span_has_the_finish_reason() {
     let cases = [
         (ModelFinishReason::Stop, "stop"),
         (ModelFinishReason::ToolCalls, "tool_calls"),
@@ -322,8 +322,8 @@ fn a_model_call_states_why_its_answer_ended() {
 }
 
 #[test]
-fn reasoning_is_a_part_of_its_own() {
-    let said = CapturedContent {
+fn reasoning_is_a_separate_message_part() {
+    let content = CapturedContent {
         output: vec![
             MessagePart::reasoning("why"),
             MessagePart::Opaque {
@@ -334,7 +334,7 @@ fn reasoning_is_a_part_of_its_own() {
         ..CapturedContent::default()
     };
     let mut attributes = SpanAttributes::default();
-    message_attributes::add_content(&mut attributes, &said, Some("length"));
+    message_attributes::add_content(&mut attributes, &content, Some("length"));
     let Some(Attribute::Text(output)) =
         value(&attributes.into_key_values(), "gen_ai.output.messages")
     else {
@@ -352,7 +352,7 @@ fn reasoning_is_a_part_of_its_own() {
 }
 
 #[test]
-fn what_was_said_goes_along_only_when_asked_for() {
+fn content_is_exported_only_if_enabled() {
     let tool = turn().child("tool");
     for content in [false, true] {
         let mut assembler = SpanAssembler::new(content);
@@ -373,7 +373,7 @@ fn what_was_said_goes_along_only_when_asked_for() {
 }
 
 #[test]
-fn an_end_without_a_beginning_begins_its_duration_earlier() {
+fn a_span_without_a_start_event_starts_its_duration_before_the_end() {
     let span = SpanAssembler::new(false)
         .note(&event(40, &turn(), turn_completed()))
         .unwrap();
@@ -384,7 +384,7 @@ fn an_end_without_a_beginning_begins_its_duration_earlier() {
 }
 
 #[test]
-fn a_turn_that_starts_twice_began_the_first_time() {
+fn a_turn_that_starts_twice_keeps_the_first_start_time() {
     let mut assembler = SpanAssembler::new(false);
     assembler.note(&event(0, &turn(), turn_started()));
     assembler.note(&event(20, &turn(), turn_started()));
@@ -396,7 +396,7 @@ fn a_turn_that_starts_twice_began_the_first_time() {
 }
 
 #[test]
-fn turns_that_never_end_take_no_room_for_ever() {
+fn the_number_of_open_spans_is_limited() {
     let mut assembler = SpanAssembler::new(false);
     for millis in 0..=MAX_OPEN_SPANS as u64 {
         assembler.note(&event(

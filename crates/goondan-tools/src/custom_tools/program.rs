@@ -105,10 +105,10 @@ mod tests {
     }
 
     proptest! {
-        /// Each argument becomes one flag, in declaration order, whatever it contains. A program
-        /// that splits a flag at its first `=` gets the value.
+        /// Each argument becomes one flag, in declaration order, for any value. A program that
+        /// splits a flag at the first `=` gets the value.
         #[test]
-        fn every_argument_is_one_flag(
+        fn each_argument_becomes_one_flag(
             names in proptest::collection::btree_set("[a-z][a-z0-9_]{0,8}", 1..6),
             values in proptest::collection::vec("\\PC{0,20}|[ \\n'\";$`=-]{0,10}", 6),
             given in proptest::collection::vec(any::<bool>(), 6),
@@ -126,7 +126,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_and_booleans_are_written_plainly(number in -1_000_000i64..1_000_000, truth: bool) {
+        fn numbers_and_booleans_become_plain_flag_values(number in -1_000_000i64..1_000_000, truth: bool) {
             let arguments = JsonObject::from_iter([("a".to_owned(), json!(number)), ("b".to_owned(), json!(truth))]);
             let flags = format_flags(&tool(&["a".to_owned(), "b".to_owned()]), &arguments);
             prop_assert_eq!(flags, [format!("--a={number}"), format!("--b={truth}")]);

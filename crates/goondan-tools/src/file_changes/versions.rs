@@ -211,7 +211,7 @@ mod tests {
     use crate::paths::FileRoot;
 
     #[test]
-    fn a_repeated_attempt_keeps_the_warning() {
+    fn a_retried_change_keeps_the_stale_write_warning() {
         let dir = tempfile::tempdir().unwrap();
         let guard = |key: &str| StaleWriteGuard {
             conversation: ConversationId("a".to_owned(), key.to_owned()),

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_stay_as_they_are() {
+    fn edits_preserve_line_endings() {
         assert_eq!(
             replace_once("f", "a\r\nb\r\n", "a\nb", "x\ny").unwrap().0,
             "x\r\ny\r\n"
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn several_or_no_occurrences_are_errors_that_help() {
+    fn ambiguous_or_missing_occurrences_return_helpful_errors() {
         let several = replace_once("f", "two\none\ntwo\n", "two", "2").unwrap_err();
         assert!(
             several.message.contains("2 times") && several.message.contains("lines 1, 3"),
@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_edit_changes_its_place_alone(text in "[ab\\né]{0,12}", old in "[ab\\né]{1,3}", new in "[xy]{0,3}") {
+        fn an_edit_changes_only_the_single_occurrence(text in "[ab\\né]{0,12}", old in "[ab\\né]{1,3}", new in "[xy]{0,3}") {
             match replace_once("f", &text, &old, &new) {
                 Ok((after, _)) => {
                     prop_assert_eq!(find_occurrences(&text, &old).len(), 1);

@@ -52,7 +52,7 @@ mod tests {
     proptest! {
         /// Lines equal those of `str::lines` for every buffer size.
         #[test]
-        fn lines_are_lines(text in "[ab\\r\\n]{0,30}", capacity in 1usize..8) {
+        fn next_line_matches_str_lines_for_any_buffer_size(text in "[ab\\r\\n]{0,30}", capacity in 1usize..8) {
             let mut reader = BufReader::with_capacity(capacity, text.as_bytes());
             let mut lines = Vec::new();
             while let Some(line) = next_line(&mut reader, 100).unwrap() {
@@ -63,7 +63,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_is_counted(length in 0usize..50, keep in 0usize..50) {
+        fn bytes_cut_from_a_long_line_are_counted(length in 0usize..50, keep in 0usize..50) {
             let text = "x".repeat(length) + "\nnext";
             let mut reader = BufReader::with_capacity(7, text.as_bytes());
             let line = next_line(&mut reader, keep).unwrap().unwrap();

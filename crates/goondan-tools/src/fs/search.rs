@@ -211,7 +211,7 @@ mod tests {
     proptest! {
         /// The order of adding files does not matter: the first files with enough matches are kept.
         #[test]
-        fn the_order_of_arrival_does_not_matter(
+        fn search_results_do_not_depend_on_insertion_order(
             found in prop::collection::btree_map("[a-z]{1,3}", 0..5_usize, 0..20),
             most in 1..12_u32,
             seed in any::<u64>(),
@@ -225,10 +225,10 @@ mod tests {
                 sum += count;
                 expected.push(PathBuf::from(file));
             }
-            let mut arrivals: Vec<_> = found.iter().collect();
-            arrivals.sort_by_key(|(file, _)| file.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)));
+            let mut insertions: Vec<_> = found.iter().collect();
+            insertions.sort_by_key(|(file, _)| file.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)));
             let mut hits = SearchResults::new(most);
-            for (file, count) in arrivals {
+            for (file, count) in insertions {
                 if hits.may_include(Path::new(file)) {
                     hits.add(Path::new(file), lines(*count));
                 }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_name_keys_and_positions() {
+    fn paths_select_keys_and_array_indexes() {
         let data = json!({"users": [{"name": "Ann"}, {"name": "Bob"}], "a.b": {"c": 1}, "n": null});
         let found = |path: &str| find(&data, path).unwrap();
         assert_eq!(found("."), Some(data.clone()));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dollar_is_the_document_and_a_star_is_every_value() {
+    fn dollar_is_the_root_and_star_matches_every_value() {
         let data = json!({"a": [{"id": 1}, {"id": 2}, {}], "$ref": "r", "*": 0, "o": {"x": [7]}});
         let found = |path: &str| find(&data, path).unwrap();
         assert_eq!(found("$"), Some(data.clone()));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_paths_say_what_is_wrong() {
+    fn invalid_paths_return_an_error_with_the_path() {
         for path in [
             "a..b",
             "a.",
@@ -220,14 +220,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_key_can_be_reached_in_quotes(key in "[^\"]{1,8}") {
+        fn any_key_can_be_selected_in_quotes(key in "[^\"]{1,8}") {
             let data = json!({key.clone(): 7});
             let path = format!("[\"{key}\"]");
             prop_assert_eq!(find(&data, &path).unwrap(), Some(json!(7)));
         }
 
         #[test]
-        fn no_path_panics(path in "\\PC{0,20}") {
+        fn find_never_panics(path in "\\PC{0,20}") {
             let _ = find(&json!([[1], {"a": 2}]), &path);
         }
     }

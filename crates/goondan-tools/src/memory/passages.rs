@@ -68,7 +68,7 @@ mod tests {
     proptest! {
         /// Each non-empty line is in exactly one passage, with correct line numbers.
         #[test]
-        fn every_line_is_in_one_passage(text in "(# |[a \n]|\n\n){0,80}") {
+        fn every_nonempty_line_is_in_exactly_one_passage(text in "(# |[a \n]|\n\n){0,80}") {
             let lines: Vec<&str> = text.lines().collect();
             let mut next = 1;
             for passage in split_passages(&text) {

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_survive_and_torn_lines_do_no_harm() {
+    fn vectors_are_persisted_and_truncated_lines_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a/b.jsonl");
         let vector: Arc<[f32]> = Arc::from([0.5, -1.25]);
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(
                 fs::metadata(&file).unwrap().permissions().mode() & 0o777,
                 0o600,
-                "texts can be told from them"
+                "texts could be reconstructed from the vectors"
             );
         }
         let read = read(&file);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn likeness_is_about_direction() {
+    fn cosine_similarity_compares_directions() {
         assert_eq!(cosine_similarity(&[1.0, 0.0], &[2.0, 0.0]), 1.0);
         assert_eq!(cosine_similarity(&[1.0, 0.0], &[0.0, 1.0]), 0.0);
         assert_eq!(cosine_similarity(&[1.0], &[1.0, 0.0]), 0.0);

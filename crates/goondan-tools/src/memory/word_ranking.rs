@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_with_all_words_comes_first() {
+    fn texts_matching_all_words_rank_first() {
         let texts = [
             "The cat sleeps on the mat.",
             "A dog chases a cat.",
@@ -130,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn stop_words_can_be_looked_up() {
+    fn stop_words_are_sorted_for_binary_search() {
         assert!(STOP_WORDS.is_sorted());
     }
 
     #[test]
-    fn nothing_is_found_where_no_word_fits() {
+    fn rank_is_empty_when_no_word_matches() {
         assert_eq!(rank(&["a cat"], "zebra"), []);
         assert_eq!(rank(&["a cat"], "the of and"), []);
         assert_eq!(rank(&[], "cat"), []);

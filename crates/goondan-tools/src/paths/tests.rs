@@ -1,4 +1,4 @@
-//! Tests of paths below a root.
+//! Tests of path resolution and file access below a root.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,7 +31,7 @@ fn code(root: &FileRoot, path: &str) -> Option<String> {
 }
 
 #[test]
-fn paths_inside_resolve_also_when_new() {
+fn existing_and_new_paths_inside_the_root_resolve() {
     let (_dir, root) = tree();
     let at = |path: &str| root.resolve(path).unwrap().path;
     assert_eq!(at("."), root.folder());
@@ -45,7 +45,7 @@ fn paths_inside_resolve_also_when_new() {
 }
 
 #[test]
-fn paths_that_leave_are_refused() {
+fn paths_outside_the_root_are_rejected() {
     let (dir, root) = tree();
     let absolute = dir.path().join("out/secret").display().to_string();
     let paths = [
@@ -75,7 +75,7 @@ fn paths_that_leave_are_refused() {
         code(&root, "a\0b").as_deref(),
         Some(Code::TOOL_INVALID_ARGS.as_str())
     );
-    // A name that begins like the root is not inside it.
+    // A sibling whose name begins with the name of the root is not inside the root.
     assert_eq!(
         code(&root, "../inside").as_deref(),
         Some(Code::TOOL_PATH_ESCAPE.as_str())
@@ -83,7 +83,7 @@ fn paths_that_leave_are_refused() {
 }
 
 #[test]
-fn other_roots_may_be_gone_to_by_their_absolute_paths() {
+fn paths_in_additional_roots_are_allowed() {
     let (dir, root) = tree();
     let root = FileRoot {
         others: vec![dir.path().join("out/deep").canonicalize().unwrap()],
@@ -105,7 +105,7 @@ fn other_roots_may_be_gone_to_by_their_absolute_paths() {
 }
 
 #[test]
-fn a_link_that_is_slipped_in_later_is_noticed() {
+fn a_link_created_after_resolution_is_detected_on_open() {
     let (dir, root) = tree();
     let resolved = root.resolve("a/b/secret").unwrap();
     fs::remove_dir(root.folder().join("a/b")).unwrap();
@@ -124,15 +124,15 @@ fn a_link_that_is_slipped_in_later_is_noticed() {
     );
 }
 
-/// Runs `work` in many rounds, at least until it has succeeded `enough` times. Another thread
-/// repeatedly replaces the directory `a/b` by a link that leaves the tree. Returns the tree.
-fn while_links_come_and_go(
-    enough: usize,
-    work: impl Fn(&FileRoot, usize) -> bool,
+/// Runs `operation` in many rounds, at least until it has succeeded `min_successes` times. Another
+/// thread repeatedly replaces the directory `a/b` with a link out of the tree. Returns the tree.
+fn while_links_are_swapped(
+    min_successes: usize,
+    operation: impl Fn(&FileRoot, usize) -> bool,
 ) -> (TempDir, FileRoot) {
     use std::sync::atomic::{AtomicBool, Ordering};
-    struct EndOf<'a>(&'a AtomicBool);
-    impl Drop for EndOf<'_> {
+    struct StopOnDrop<'a>(&'a AtomicBool);
+    impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -144,10 +144,10 @@ fn while_links_come_and_go(
         dir.path().join("out"),
     );
     fs::write(folder.join("secret"), "mine").unwrap();
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            while !is_over.load(Ordering::Relaxed) {
                 // The other thread may have created directories in between.
                 if fs::rename(&folder, &aside).is_ok() && symlink(&outside, &folder).is_ok() {
                     fs::remove_file(&folder).unwrap();
@@ -159,19 +159,19 @@ fn while_links_come_and_go(
             }
         });
         // Ends the other thread even after a panic.
-        let _end = EndOf(&over);
+        let _end = StopOnDrop(&is_over);
         let mut done = 0;
         for round in 0.. {
-            if round >= 3_000 && done >= enough {
+            if round >= 3_000 && done >= min_successes {
                 break;
             }
-            done += usize::from(work(&root, round));
+            done += usize::from(operation(&root, round));
         }
     });
     (dir, root)
 }
 
-/// Returns the names of all entries outside, recursively, and the contents of the file there.
+/// Returns the names of all entries outside the root, and the contents of the file `secret`.
 fn outside(dir: &TempDir) -> (Vec<String>, String) {
     let names = |path: &str| {
         let entries = fs::read_dir(dir.path().join(path))
@@ -189,7 +189,7 @@ fn outside(dir: &TempDir) -> (Vec<String>, String) {
     )
 }
 
-fn untouched() -> (Vec<String>, String) {
+fn initial_outside() -> (Vec<String>, String) {
     (
         vec!["out/deep".to_owned(), "out/secret".to_owned()],
         "s".to_owned(),
@@ -197,8 +197,8 @@ fn untouched() -> (Vec<String>, String) {
 }
 
 #[test]
-fn reading_under_links_that_come_and_go_lets_nothing_out() {
-    let (dir, _) = while_links_come_and_go(1, |root, round| {
+fn reads_stay_inside_the_root_while_links_are_swapped() {
+    let (dir, _) = while_links_are_swapped(1, |root, round| {
         let opened = root
             .resolve("a/b/secret")
             .and_then(|resolved| root.open(&resolved));
@@ -210,13 +210,13 @@ fn reading_under_links_that_come_and_go_lets_nothing_out() {
         assert_eq!(text, "mine", "round {round}");
         true
     });
-    assert_eq!(outside(&dir), untouched());
+    assert_eq!(outside(&dir), initial_outside());
 }
 
 #[test]
-fn writing_under_links_that_come_and_go_lets_nothing_out() {
+fn writes_stay_inside_the_root_while_links_are_swapped() {
     use crate::file_changes::{create, remove, replace};
-    let (dir, root) = while_links_come_and_go(20, |root, round| {
+    let (dir, root) = while_links_are_swapped(20, |root, round| {
         let Ok(resolved) = root.resolve(&format!("a/b/new-{}", round % 7)) else {
             return false;
         };
@@ -237,7 +237,7 @@ fn writing_under_links_that_come_and_go_lets_nothing_out() {
             _ => replace(root, &resolved, b"new").is_ok(),
         }
     });
-    assert_eq!(outside(&dir), untouched());
+    assert_eq!(outside(&dir), initial_outside());
     let left = fs::read_dir(root.folder().join("a"))
         .unwrap()
         .flat_map(|entry| fs::read_dir(entry.unwrap().path()));
@@ -253,8 +253,8 @@ fn writing_under_links_that_come_and_go_lets_nothing_out() {
 }
 
 #[test]
-fn making_folders_under_links_that_come_and_go_lets_nothing_out() {
-    let (dir, _) = while_links_come_and_go(20, |root, round| {
+fn directory_creation_stays_inside_the_root_while_links_are_swapped() {
+    let (dir, _) = while_links_are_swapped(20, |root, round| {
         let Ok(resolved) = root.resolve(&format!("a/b/folder-{round}/deep/file")) else {
             return false;
         };
@@ -263,11 +263,11 @@ fn making_folders_under_links_that_come_and_go_lets_nothing_out() {
             _ => root.create_folders(&resolved).is_ok(),
         }
     });
-    assert_eq!(outside(&dir), untouched());
+    assert_eq!(outside(&dir), initial_outside());
 }
 
 #[test]
-fn a_root_of_custom_tools_is_not_protected() {
+fn a_custom_tools_root_inside_dot_goondan_is_accessible() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
     fs::create_dir_all(top.join("work")).unwrap();
@@ -294,7 +294,7 @@ fn a_root_of_custom_tools_is_not_protected() {
 }
 
 #[test]
-fn a_link_that_is_there_already_gets_no_content() {
+fn changes_through_a_symbolic_link_are_rejected() {
     use crate::file_changes::{create, remove, replace};
     let (dir, root) = tree();
     let resolved = root.resolve("a/b/secret").unwrap();
@@ -309,7 +309,7 @@ fn a_link_that_is_there_already_gets_no_content() {
             Some(Code::TOOL_PATH_ESCAPE.as_str())
         );
     }
-    assert_eq!(outside(&dir), untouched());
+    assert_eq!(outside(&dir), initial_outside());
     let folder = FileRoot::resolve(&root, ".").unwrap();
     assert_eq!(
         replace(&root, &folder, b"x").unwrap_err().code.as_deref(),
@@ -318,7 +318,7 @@ fn a_link_that_is_there_already_gets_no_content() {
 }
 
 #[test]
-fn only_regular_files_are_read() {
+fn only_regular_files_can_be_opened() {
     let (_dir, root) = tree();
     nix::unistd::mkfifo(&root.folder().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     for path in ["a", "pipe"] {
@@ -332,9 +332,10 @@ fn only_regular_files_are_read() {
 }
 
 proptest! {
-    /// Every resolved path is inside, and is the path that the operating system finds.
+    /// Every resolved path is inside the root, and equals the path that the operating system
+    /// resolves.
     #[test]
-    fn nothing_leaves_the_root(parts in proptest::collection::vec(
+    fn resolved_paths_stay_inside_the_root(parts in proptest::collection::vec(
         prop_oneof![
             Just(".."), Just("."), Just("a"), Just("b"), Just("to-a"), Just("leave"), Just("deep"),
             Just("absolute"), Just("dangling"), Just("in"), Just("out"), Just("secret"), Just("new"), Just("/"),
@@ -342,10 +343,10 @@ proptest! {
         1..8,
     )) {
         let (_dir, root) = tree();
-        let given = parts.join("/");
-        if let Ok(resolved) = root.resolve(&given) {
+        let path = parts.join("/");
+        if let Ok(resolved) = root.resolve(&path) {
             prop_assert!(resolved.path.starts_with(root.folder()));
-            if let Ok(real) = root.folder().join(&given).canonicalize() {
+            if let Ok(real) = root.folder().join(&path).canonicalize() {
                 prop_assert_eq!(real, resolved.path);
             }
         }

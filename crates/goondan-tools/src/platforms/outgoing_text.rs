@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_converted_unless_it_is_raw() {
+    fn markdown_is_converted_unless_the_text_is_raw() {
         assert_eq!(slack("**bold**").messages().unwrap(), ["*bold*"]);
         let raw = OutgoingText {
             is_raw: true,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_split_within_limits() {
+    fn long_text_is_split_into_at_most_ten_messages() {
         let text = "word ".repeat(2_000);
         assert_eq!(slack(&text).messages().unwrap().len(), 3);
         let error = slack(&text).message().unwrap_err();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_mentions_are_restored() {
+    fn restore_mentions_unescapes_only_mentions() {
         let is_mention = |content: &str| content.starts_with('@');
         assert_eq!(
             restore_mentions(

@@ -524,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_goes_to_slack_alone() {
+    fn only_slack_urls_may_receive_the_token() {
         for mine in [
             "https://files.slack.com/a.png",
             "https://slack.com/x",

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_starts_of_two_processes_exclude_each_other() {
+    fn program_locks_and_start_locks_of_two_processes_exclude_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let [one, other] = two_processes(&dir.path().join("locks"));
         let (work, script) = (paths(&["/p/work"]), paths(&["/p/work/bin/run.sh"]));
@@ -401,9 +401,10 @@ mod tests {
         assert!(one.lock_program(&work).unwrap().is_some());
     }
 
-    /// Otherwise a command could not start while its redirection is open and another process waits.
+    /// Otherwise a command with an open redirection could not start while another process waits for
+    /// the lock.
     #[test]
-    fn a_further_program_of_a_locked_directory_starts() {
+    fn a_second_program_in_a_locked_directory_starts() {
         let dir = tempfile::tempdir().unwrap();
         let [one, other] = two_processes(&dir.path().join("locks"));
         let (work, script) = (paths(&["/p"]), paths(&["/p/run.sh"]));
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_survive_the_deletion_of_the_file() {
+    fn locks_survive_deletion_of_the_lock_file() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("locks");
         let [one, other] = two_processes(&directory);
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_other_users_may_open_is_refused() {
+    fn a_lock_directory_accessible_to_other_users_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(dir.path(), open).unwrap();

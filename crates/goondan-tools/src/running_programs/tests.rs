@@ -54,10 +54,10 @@ async fn a_sandboxed_writer_and_an_approved_call_exclude_each_other() {
     waiting.await.unwrap();
 }
 
-/// A program that may only replace a link on the way to the script also excludes the call.
+/// The program can replace a link in the script path, but cannot write the script.
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn a_program_that_may_replace_a_link_of_an_approved_script_excludes_its_call() {
+async fn a_writer_of_a_link_to_an_approved_script_excludes_the_call() {
     use std::os::unix::fs::symlink;
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().canonicalize().unwrap();
@@ -91,10 +91,10 @@ async fn a_program_that_may_replace_a_link_of_an_approved_script_excludes_its_ca
     }
 }
 
-/// A program elsewhere may write an approved file through another hard link.
+/// A program in another directory can write an approved file through another hard link.
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn a_program_elsewhere_excludes_an_approved_script_with_several_hard_links() {
+async fn a_writer_elsewhere_excludes_an_approved_script_with_hard_links() {
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (path, link) = (dir.path().join("run.sh"), elsewhere.path().join("link"));
     let (files, none) = (approved(&path, "echo good"), Arc::default());
@@ -116,9 +116,8 @@ async fn a_program_elsewhere_excludes_an_approved_script_with_several_hard_links
     redirected.await.unwrap();
 }
 
-/// A program that may write somewhere in an approved directory of code excludes the call.
 #[tokio::test(start_paused = true)]
-async fn a_program_that_may_write_in_an_approved_directory_excludes_its_call() {
+async fn a_writer_inside_an_approved_directory_excludes_the_call() {
     let dir = tempfile::tempdir().unwrap();
     let lib = dir.path().join("lib");
     std::fs::create_dir_all(lib.join("sub")).unwrap();
@@ -169,9 +168,9 @@ fn has_stopped(server: &ServerProgram) -> bool {
     signal_domain::has_stopped(pid.try_into().unwrap())
 }
 
-/// Sends a line to a server, and waits for its answer.
+/// Sends a line to a server, and checks that the server prints the same line.
 #[cfg(target_os = "linux")]
-async fn answers(server: &mut ServerProgram) {
+async fn assert_answers(server: &mut ServerProgram) {
     let stdin = server.stdin.as_mut().unwrap();
     stdin.write_all(b"line\n").await.unwrap();
     let mut answer = [0; 5];
@@ -182,7 +181,7 @@ async fn answers(server: &mut ServerProgram) {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_server_that_may_write_approved_files_is_stopped_for_their_call() {
+async fn a_server_that_can_write_approved_files_is_paused_during_the_call() {
     if !crate::sandbox::sandboxed_start::is_supported() {
         return;
     }
@@ -191,23 +190,23 @@ async fn a_server_that_may_write_approved_files_is_stopped_for_their_call() {
     let files = approved(&folder.join("run.sh"), "echo good");
     let mut writer = server(&folder).await;
     let mut other = server(&elsewhere.path().canonicalize().unwrap()).await;
-    answers(&mut writer).await;
+    assert_answers(&mut writer).await;
     let begin = || StoppedPrograms::begin(std::slice::from_ref(&files[0].path));
     let (first, second) = (begin().await.unwrap(), begin().await.unwrap());
     assert!(has_stopped(&writer));
-    answers(&mut other).await;
+    assert_answers(&mut other).await;
     drop(first);
     assert!(begin().await.is_ok() && has_stopped(&writer));
     drop(second);
-    answers(&mut writer).await;
+    assert_answers(&mut writer).await;
     let call = RegisteredProgram::begin(WriteAccess::default(), &files)
         .await
         .unwrap();
     let mut later = Box::pin(server(&folder));
     assert!(futures::poll!(&mut later).is_pending());
     drop(call);
-    answers(&mut later.await).await;
-    answers(&mut writer).await;
+    assert_answers(&mut later.await).await;
+    assert_answers(&mut writer).await;
 }
 
 /// Opens the lock file again, like another process.
@@ -262,7 +261,7 @@ async fn a_program_waits_for_an_approved_call_of_another_process() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_server_is_stopped_for_an_approved_call_of_another_process() {
+async fn a_server_is_paused_for_an_approved_call_of_another_process() {
     let (true, Some(other)) = (
         crate::sandbox::sandboxed_start::is_supported(),
         other_process(),
@@ -275,7 +274,7 @@ async fn a_server_is_stopped_for_an_approved_call_of_another_process() {
     let mut servers = [server(&folder).await, server(&folder).await];
     for _ in 0..2 {
         for server in &mut servers {
-            answers(server).await;
+            assert_answers(server).await;
         }
         assert!(other.has_writer(&script).unwrap());
         let start = other.lock_start(&script).unwrap();
@@ -286,7 +285,7 @@ async fn a_server_is_stopped_for_an_approved_call_of_another_process() {
         drop(start);
     }
     for server in &mut servers {
-        answers(server).await;
+        assert_answers(server).await;
     }
     drop(servers);
     while other.has_writer(&script).unwrap() {
@@ -295,7 +294,7 @@ async fn a_server_is_stopped_for_an_approved_call_of_another_process() {
 }
 
 #[test]
-fn a_program_may_write_where_all_its_sandboxes_permit() {
+fn write_access_is_the_intersection_of_all_sandboxes() {
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     let sandboxes = [paths(&["/p", "/tmp"]), paths(&["/p/work", "/data"])];
     let access = WriteAccess::from_sandboxes(sandboxes.into_iter());
@@ -307,7 +306,7 @@ fn a_program_may_write_where_all_its_sandboxes_permit() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_not_run() {
+async fn an_approved_file_changed_after_approval_is_not_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.sh");
     let files = approved(&path, "echo good");

@@ -90,9 +90,9 @@ fn process_user(process: Pid) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A watcher that a user starts would kill all programs of the user.
+    /// If a user starts the watcher outside a domain, it would kill all programs of the user.
     #[test]
-    fn an_ordinary_process_does_not_act_as_the_watcher() {
+    fn an_ordinary_process_is_not_in_a_signal_domain() {
         assert!(!is_in_domain());
     }
 }

@@ -181,10 +181,10 @@ mod tests {
     use super::remaining_groups;
 
     #[test]
-    fn what_is_left_began_and_did_not_end() {
-        let said = "+10\n+11\n-10\n+0\n+1\n+-5\n-12\n+x\n\u{e9}\n\n+13\n+13\n";
+    fn remaining_groups_are_started_but_not_ended() {
+        let log = "+10\n+11\n-10\n+0\n+1\n+-5\n-12\n+x\n\u{e9}\n\n+13\n+13\n";
         assert_eq!(
-            remaining_groups(said.as_bytes())
+            remaining_groups(log.as_bytes())
                 .into_iter()
                 .collect::<Vec<_>>(),
             [11, 13]

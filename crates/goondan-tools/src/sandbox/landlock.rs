@@ -243,7 +243,7 @@ mod tests {
 
     /// Another program may replace a checked directory at any time.
     #[test]
-    fn a_place_that_was_replaced_by_a_link_is_refused() {
+    fn a_sandbox_path_replaced_by_a_link_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let place = root.join("place");

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_the_table_are_read() {
+    fn socket_table_rows_are_parsed() {
         let row = "   0: 0100007F:1F90 0200007F:C001 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0";
         let (local, socket) = socket_row(row).unwrap();
         let expected = u32::from_ne_bytes([127, 0, 0, 1]);
@@ -147,7 +147,7 @@ mod tests {
 
     /// This test's own process has the client's socket open.
     #[test]
-    fn a_socket_of_an_ordinary_process_is_found() {
+    fn a_socket_of_an_unsandboxed_process_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = socket_at(client.local_addr().unwrap()).unwrap();

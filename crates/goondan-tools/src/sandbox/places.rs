@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_followed_only_where_no_agent_could_have_made_it() {
+    fn only_links_outside_the_project_are_followed() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let (project, elsewhere) = (root.join("project"), root.join("elsewhere"));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_resolved_once() {
+    fn the_resolved_path_of_a_directory_is_cached() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let path = root.join("project");

@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Such a signal would reach this process, because the thread is in the sandbox of the program.
+    /// The starting thread is in the sandbox of the program, so a signal would reach this process.
     #[tokio::test]
     async fn a_program_cannot_signal_the_thread_that_started_it() {
         if !is_supported() {

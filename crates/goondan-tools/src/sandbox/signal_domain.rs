@@ -324,12 +324,12 @@ mod tests {
         SignalDomain::is_supported().then(|| SignalDomain::start(start).unwrap())
     }
 
-    /// Starts processes that leave their session, start the next process, and end.
+    /// Starts processes that leave their session, start the next process, and exit.
     const MOVING_PROCESSES: &str = "move='setsid sh -c \"$0\" \"$0\" &'; \
         setsid sh -c \"$move\" \"$move\" & setsid sh -c \"$move\" \"$move\" & echo moving";
 
     #[test]
-    fn all_processes_of_a_domain_end_and_no_others() {
+    fn ending_a_domain_kills_all_its_processes_and_no_others() {
         let Some((mut child, domain)) = shell(MOVING_PROCESSES) else {
             return;
         };
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_processes_continue() {
+    fn stopped_processes_can_be_resumed() {
         let Some((mut child, domain)) = shell("while :; do echo x; done") else {
             return;
         };
@@ -363,7 +363,7 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         assert!(has_stopped(pid) && !has_ended(pid));
         domain.resume();
-        // More than the pipe holds.
+        // More than the capacity of the pipe.
         let mut more = vec![0; 1 << 20];
         pipe.read_exact(&mut more).unwrap();
         domain.kill();

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_for_every_user_are_readable() {
+    fn only_world_readable_entries_are_listed() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         for name in ["open", "mixed", "closed"] {
@@ -209,7 +209,7 @@ mod tests {
         mode("closed", 0o700).unwrap();
         std::os::unix::fs::symlink(at("closed/a"), at("open/link")).unwrap();
         let ReadableEntries::Only(mut paths) = readable_below(directory.path(), None) else {
-            panic!("it has secrets");
+            panic!("the directory contains unreadable files");
         };
         paths.sort();
         assert_eq!(paths, [at("mixed/a"), at("open")]);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_root_are_those_of_the_list() {
+    fn settings_of_root_contains_only_listed_names() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         for name in ["ssl/certs", "ssl/private", "python3.11"] {

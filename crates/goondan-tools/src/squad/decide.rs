@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_become_file_names() {
+    fn decision_titles_become_slugs() {
         assert_eq!(slug("Use Rust!"), "use-rust");
         assert_eq!(slug("  A -- b/../c  "), "a-b-c");
         assert_eq!(slug("决定"), "decision");
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_slug_is_always_a_plain_name(title in "\\PC{0,100}") {
+        fn a_slug_is_always_a_valid_file_name(title in "\\PC{0,100}") {
             let slug = slug(&title);
             prop_assert!(plain_name("a decision", &slug).is_ok(), "{}", slug);
         }

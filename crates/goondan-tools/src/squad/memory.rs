@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_learning_goes_to_the_end_of_its_section() {
+    fn a_learning_is_appended_to_the_learnings_section() {
         let history = "# Project Context\n\n## Learnings\n\n- old\n\n## Sessions\n\n- s1\n";
         let expected = "# Project Context\n\n## Learnings\n\n- old\n- new\n\n## Sessions\n\n- s1\n";
         assert_eq!(with_learning(history, "- new"), expected);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn further_lines_are_no_headings() {
+    fn continuation_lines_of_a_learning_are_indented() {
         assert_eq!(
             format_entry("team", " a\n## Sessions\n"),
             "- **[team]** a\n  ## Sessions"
@@ -160,7 +160,7 @@ mod tests {
     proptest! {
         /// All lines of the history stay in order, and the entry is added once.
         #[test]
-        fn nothing_is_lost(history in "((# |## |### )?(Learnings|x|- y)?\n){0,12}") {
+        fn adding_a_learning_keeps_all_other_lines(history in "((# |## |### )?(Learnings|x|- y)?\n){0,12}") {
             let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
             let mut after = lines(&with_learning(&history, "- new"));
             let at = after.iter().position(|line| line == "- new").unwrap();

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn only_text_and_its_structure_is_left() {
+    fn sanitize_keeps_only_text_and_structure() {
         assert_eq!(
             html("<script>x<b></script><p onclick=x>Hi <span>you</span><!-- c --></p>"),
             "<p>Hi you</p>"
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_absolute_and_lead_to_pages() {
+    fn links_become_absolute_and_other_schemes_are_dropped() {
         assert_eq!(
             html("<a href='../c?d#e'>x</a>"),
             "<a href=\"https://example.com/c?d#e\">x</a>"
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_end_tags_are_put_in() {
+    fn missing_end_tags_are_added() {
         assert_eq!(
             html("<ul><li>a<li>b</ul><p>c<p>d"),
             "<ul><li>a</li><li>b</li></ul><p>c</p><p>d</p>"
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_has_an_end() {
+    fn element_depth_is_limited() {
         let deep = html(&("<div>".repeat(100_000) + "bottom"));
         assert_eq!(depth(&deep), Some(MAX_ELEMENT_DEPTH));
         assert!(deep.contains("bottom"));
@@ -366,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_in_what_goes_out_is_well_nested(
+        fn sanitized_html_is_always_well_nested(
             soup in "(</?(div|p|b|li|ul|table|tr|td|a|script|svg|title|xmp|x)( \
                 href=\"?x)?/?>|[a-z<>&\"'é]{0,3}){0,30}",
         ) {

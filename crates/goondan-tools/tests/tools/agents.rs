@@ -1,12 +1,12 @@
 use serde_json::json;
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 #[tokio::test]
-async fn request_brings_the_answer() {
-    let bench = Bench::new();
+async fn agents_request_returns_the_response() {
+    let engine = MockEngine::new();
     assert_eq!(
-        bench
+        engine
             .ok(
                 "agents__request",
                 json!({"target": "worker", "input": "2+2"})
@@ -14,7 +14,7 @@ async fn request_brings_the_answer() {
             .await,
         json!({"target": "worker", "eventId": "e2", "correlationId": "k1", "accepted": true, "async": false, "response": "2+2"})
     );
-    let log = bench.runtime.log.lock().unwrap().join("\n");
+    let log = engine.runtime.log.lock().unwrap().join("\n");
     assert!(
         log.contains("agent.request") && log.contains("timeout_ms: None"),
         "{log}"
@@ -22,18 +22,18 @@ async fn request_brings_the_answer() {
 }
 
 #[tokio::test]
-async fn the_call_says_how_long_silence_is_borne_and_else_the_config_does() {
-    let bench = Bench::new().config(json!({"timeoutMs": 700}));
-    bench
+async fn request_timeout_comes_from_the_call_or_the_config() {
+    let engine = MockEngine::new().config(json!({"timeoutMs": 700}));
+    engine
         .ok("agents__request", json!({"target": "worker", "input": "a"}))
         .await;
-    bench
+    engine
         .ok(
             "agents__request",
             json!({"target": "worker", "input": "b", "timeoutMs": 5}),
         )
         .await;
-    let log = bench.runtime.log.lock().unwrap();
+    let log = engine.runtime.log.lock().unwrap();
     assert!(
         log[0].contains("timeout_ms: Some(700)") && log[1].contains("timeout_ms: Some(5)"),
         "{log:?}"
@@ -41,32 +41,32 @@ async fn the_call_says_how_long_silence_is_borne_and_else_the_config_does() {
 }
 
 #[tokio::test]
-async fn an_asynchronous_request_has_no_response_yet() {
-    let bench = Bench::new();
+async fn an_asynchronous_request_returns_no_response() {
+    let engine = MockEngine::new();
     let args = json!({
         "target": "worker", "input": "go", "async": true, "instanceKey": "k7", "eventType": "job", "timeoutMs": 5,
         "metadata": {"a": 1},
     });
-    let output = bench.ok("agents__request", args).await;
+    let output = engine.ok("agents__request", args).await;
     assert_eq!(output["response"], json!(null));
     assert_eq!(output["async"], true);
-    let log = bench.runtime.log.lock().unwrap().join("\n");
+    let log = engine.runtime.log.lock().unwrap().join("\n");
     for part in ["\"job\"", "\"k7\"", "Some(5)", "\"a\""] {
         assert!(log.contains(part), "{part} in {log}");
     }
 }
 
 #[tokio::test]
-async fn send_spawn_list_and_catalog_tell_what_happened() {
-    let bench = Bench::new();
+async fn send_spawn_list_and_catalog_return_their_results() {
+    let engine = MockEngine::new();
     assert_eq!(
-        bench
+        engine
             .ok("agents__send", json!({"target": "worker", "input": "fyi"}))
             .await,
         json!({"target": "worker", "eventId": "e1", "accepted": true})
     );
     assert!(
-        bench
+        engine
             .runtime
             .log
             .lock()
@@ -75,21 +75,23 @@ async fn send_spawn_list_and_catalog_tell_what_happened() {
             .contains("agent.send")
     );
     assert_eq!(
-        bench.ok("agents__spawn", json!({"target": "worker"})).await,
+        engine
+            .ok("agents__spawn", json!({"target": "worker"}))
+            .await,
         json!({"target": "worker", "instanceKey": "worker-1", "spawned": true, "cwd": null})
     );
-    let list = bench.ok("agents__list", json!({})).await;
+    let list = engine.ok("agents__list", json!({})).await;
     assert_eq!(list["count"], 1);
     assert_eq!(
         list["agents"][0],
         json!({"target": "worker", "instanceKey": "k", "ownerAgent": "assistant", "ownerInstanceKey": "main", "createdAt": "2026-01-15T10:00:00.000Z", "cwd": null})
     );
     assert_eq!(
-        bench.ok("agents__list", json!({"includeAll": true})).await["count"],
+        engine.ok("agents__list", json!({"includeAll": true})).await["count"],
         2
     );
     assert_eq!(
-        bench.ok("agents__catalog", json!({})).await,
+        engine.ok("agents__catalog", json!({})).await,
         json!({
             "swarmName": "default", "entryAgent": "assistant", "selfAgent": "assistant", "availableCount": 2,
             "callableCount": 1, "availableAgents": ["assistant", "worker"], "callableAgents": ["worker"],
@@ -98,14 +100,14 @@ async fn send_spawn_list_and_catalog_tell_what_happened() {
 }
 
 #[tokio::test]
-async fn a_spawned_agent_works_inside_the_working_directory_of_its_caller() {
-    let bench = Bench::new();
+async fn spawn_cwd_must_be_inside_the_working_directory_of_the_caller() {
+    let engine = MockEngine::new();
     let spawn = |cwd: &str| json!({"target": "worker", "cwd": cwd});
-    let output = bench.ok("agents__spawn", spawn("sub/folder")).await;
-    assert_eq!(output["cwd"], json!(bench.work().join("sub/folder")));
+    let output = engine.ok("agents__spawn", spawn("sub/folder")).await;
+    assert_eq!(output["cwd"], json!(engine.work().join("sub/folder")));
     for cwd in ["..", "/", "sub/../.."] {
         assert_eq!(
-            bench.err("agents__spawn", spawn(cwd)).await.0,
+            engine.err("agents__spawn", spawn(cwd)).await.0,
             "E_TOOL_PATH_ESCAPE",
             "{cwd}"
         );
@@ -113,11 +115,11 @@ async fn a_spawned_agent_works_inside_the_working_directory_of_its_caller() {
 }
 
 #[tokio::test]
-async fn an_unknown_agent_is_the_error_of_the_runtime() {
-    let bench = Bench::new();
+async fn an_unknown_target_agent_returns_the_runtime_error() {
+    let engine = MockEngine::new();
     for tool in ["agents__request", "agents__send"] {
         assert_eq!(
-            bench
+            engine
                 .err(tool, json!({"target": "nobody", "input": "x"}))
                 .await
                 .0,
@@ -125,7 +127,7 @@ async fn an_unknown_agent_is_the_error_of_the_runtime() {
         );
     }
     assert_eq!(
-        bench
+        engine
             .err("agents__spawn", json!({"target": "nobody"}))
             .await
             .0,
@@ -134,8 +136,8 @@ async fn an_unknown_agent_is_the_error_of_the_runtime() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn agents_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("request", json!({"target": "worker"})),
         ("request", json!({"target": "", "input": "x"})),
@@ -165,25 +167,25 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("catalog", with_unknown(json!({}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("agents__{export}"), args.clone()).await;
+        let (code, _) = engine.err(&format!("agents__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }
 
 #[tokio::test]
-async fn a_request_that_hangs_ends_with_the_call() {
-    let bench = Bench::new();
-    let call = bench.err(
+async fn cancelling_the_call_ends_a_pending_request() {
+    let engine = MockEngine::new();
+    let call = engine.err(
         "agents__request",
         json!({"target": "worker", "input": "never"}),
     );
-    let ((code, _), ()) = tokio::join!(call, async { bench.cancellation.cancel() });
+    let ((code, _), ()) = tokio::join!(call, async { engine.cancellation.cancel() });
     assert_eq!(code, "E_TOOL_CANCELLED");
 }
 
-/// The engine's timeout must not expire before that of the longest request.
+/// The tool timeout of the engine must not expire before the timeout of the longest request.
 #[test]
-fn the_tool_waits_longer_than_its_longest_request() {
+fn agents_tool_timeout_exceeds_the_longest_request_timeout() {
     let agents = goondan_tools::base_tools()
         .into_iter()
         .find(|tool| tool.name == "agents")

@@ -1,24 +1,24 @@
 //! Attacks through a model's tool arguments, one class per test. Each attack is one input to one
-//! export. It must end in an error, and nothing outside may be read or changed.
+//! export. The call must fail, and must not read or change anything outside.
 
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
 use crate::custom_tools::project_file;
+use crate::mock_engine::MockEngine;
 
 /// Contents that must not be readable.
 pub(crate) const SECRET: &str = "what nobody may read";
 
 /// Creates a working directory with links of all kinds next to a directory `out`.
-fn tree() -> Bench {
-    let bench = Bench::new();
-    project_file(&bench, "out/secret.md", SECRET);
-    project_file(&bench, "workshop/secret.md", SECRET);
-    bench.write("sub/deep/file.md", "mine");
-    bench.write("memory/note.md", "mine");
-    let out = bench.dir.path().join("out");
+fn tree() -> MockEngine {
+    let engine = MockEngine::new();
+    project_file(&engine, "out/secret.md", SECRET);
+    project_file(&engine, "workshop/secret.md", SECRET);
+    engine.write("sub/deep/file.md", "mine");
+    engine.write("memory/note.md", "mine");
+    let out = engine.dir.path().join("out");
     for (target, link) in [
         ("../out", "leave"),
         ("../out/secret.md", "leaf.md"),
@@ -31,19 +31,19 @@ fn tree() -> Bench {
         ("/proc/self/root", "proc"),
         ("/proc/self/cwd/..", "cwd"),
     ] {
-        symlink(target, bench.work().join(link)).unwrap();
+        symlink(target, engine.work().join(link)).unwrap();
     }
-    symlink(&out, bench.work().join("absolute")).unwrap();
-    symlink("../../out", bench.work().join("memory/leave")).unwrap();
-    bench
+    symlink(&out, engine.work().join("absolute")).unwrap();
+    symlink("../../out", engine.work().join("memory/leave")).unwrap();
+    engine
 }
 
-/// Paths that lead to `out`, or to no place in the working directory.
-fn escapes(bench: &Bench) -> Vec<String> {
-    let dir = bench.dir.path().canonicalize().unwrap();
+/// Paths that resolve to `out`, or to another place outside the working directory.
+fn escaping_paths(engine: &MockEngine) -> Vec<String> {
+    let dir = engine.dir.path().canonicalize().unwrap();
     let (dir, work) = (
         dir.display().to_string(),
-        bench.work().display().to_string(),
+        engine.work().display().to_string(),
     );
     let mut paths: Vec<String> = [
         "../out/secret.md",
@@ -94,9 +94,9 @@ fn escapes(bench: &Bench) -> Vec<String> {
     paths
 }
 
-/// Spellings with a special meaning in other programs. Here they are plain or invalid names, and
-/// always stay inside.
-fn look_alikes() -> Vec<String> {
+/// Paths with a special meaning in other programs. The tools treat them as plain or invalid names
+/// inside the working directory.
+fn lookalike_paths() -> Vec<String> {
     let mut paths: Vec<String> = [
         "~/.ssh/id_rsa",
         "~root/x",
@@ -131,11 +131,11 @@ fn look_alikes() -> Vec<String> {
     paths
 }
 
-/// Returns all files in the forbidden directories.
-fn outside(bench: &Bench) -> Vec<(String, String)> {
+/// Returns the paths and contents of all files in the forbidden directories.
+fn outside(engine: &MockEngine) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for folder in ["out", "workshop"] {
-        for entry in std::fs::read_dir(bench.dir.path().join(folder)).unwrap() {
+        for entry in std::fs::read_dir(engine.dir.path().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             found.push((
                 path.display().to_string(),
@@ -174,53 +174,53 @@ fn file_calls(path: &str) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn paths_that_leave_the_working_directory() {
-    let bench = tree();
-    let before = outside(&bench);
-    let (mut count, mut through) = (0, Vec::new());
-    for path in escapes(&bench) {
+async fn paths_outside_the_working_directory_are_rejected() {
+    let engine = tree();
+    let before = outside(&engine);
+    let (mut count, mut accepted) = (0, Vec::new());
+    for path in escaping_paths(&engine) {
         for (tool, args) in file_calls(&path) {
             count += 1;
-            if let Ok(done) = bench.call(tool, args).await {
-                through.push(format!("{tool} {path:.80}: {}", done.output));
+            if let Ok(done) = engine.call(tool, args).await {
+                accepted.push(format!("{tool} {path:.80}: {}", done.output));
             }
         }
     }
-    assert!(through.is_empty(), "{through:#?}");
-    assert_eq!(outside(&bench), before);
+    assert!(accepted.is_empty(), "{accepted:#?}");
+    assert_eq!(outside(&engine), before);
     println!(
-        "attacks: paths that leave: {} in {count} calls, all refused",
-        escapes(&bench).len()
+        "attacks: paths outside the working directory: {} in {count} calls, all refused",
+        escaping_paths(&engine).len()
     );
 }
 
 #[tokio::test]
-async fn paths_that_look_like_others() {
-    let bench = tree();
-    let before = outside(&bench);
+async fn lookalike_paths_stay_inside_the_working_directory() {
+    let engine = tree();
+    let before = outside(&engine);
     let mut count = 0;
-    for path in look_alikes() {
+    for path in lookalike_paths() {
         for (tool, args) in file_calls(&path) {
             count += 1;
-            let told = match bench.call(tool, args).await {
+            let result = match engine.call(tool, args).await {
                 Ok(done) => done.output.to_string(),
                 Err(error) => error.message,
             };
             assert!(
-                !told.contains(SECRET) && !told.contains("root:x:"),
-                "{tool} {path:.80}: {told}"
+                !result.contains(SECRET) && !result.contains("root:x:"),
+                "{tool} {path:.80}: {result}"
             );
         }
     }
-    assert_eq!(outside(&bench), before);
+    assert_eq!(outside(&engine), before);
     println!(
-        "attacks: paths that look like others: {} in {count} calls, all contained",
-        look_alikes().len()
+        "attacks: lookalike paths: {} in {count} calls, all contained",
+        lookalike_paths().len()
     );
 }
 
 /// Names that resemble paths.
-fn names() -> Vec<String> {
+fn path_like_names() -> Vec<String> {
     let mut names: Vec<String> = [
         "..",
         ".",
@@ -272,17 +272,17 @@ fn files(folder: &std::path::Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn names_that_want_to_be_places() {
-    let bench = Bench::new();
+async fn names_that_resemble_paths_are_rejected() {
+    let engine = MockEngine::new();
     project_file(
-        &bench,
+        &engine,
         "a/tool.yaml",
         "name: a\ndescription: d\nentrypoint: a\n",
     );
-    let before = files(bench.dir.path());
+    let before = files(engine.dir.path());
     let mut count = 0;
-    let mut through = Vec::new();
-    for name in names() {
+    let mut accepted = Vec::new();
+    for name in path_like_names() {
         for (tool, args) in [
             ("custom-tools__run", json!({"tool_name": name})),
             ("custom-tools__delete", json!({"tool_name": name})),
@@ -320,25 +320,25 @@ async fn names_that_want_to_be_places() {
             ),
         ] {
             count += 1;
-            if let Ok(done) = bench.call(tool, args).await
+            if let Ok(done) = engine.call(tool, args).await
                 && done.output["type"] != "failure"
                 && done.output["resultType"] != "failure"
             {
-                through.push(format!("{tool} {name:?}: {}", done.output));
+                accepted.push(format!("{tool} {name:?}: {}", done.output));
             }
         }
     }
-    assert!(through.is_empty(), "{through:#?}");
-    assert_eq!(files(bench.dir.path()), before);
+    assert!(accepted.is_empty(), "{accepted:#?}");
+    assert_eq!(files(engine.dir.path()), before);
     println!(
-        "attacks: names that want to be places: {} in {count} calls, all refused",
-        names().len()
+        "attacks: names that resemble paths: {} in {count} calls, all refused",
+        path_like_names().len()
     );
 }
 
-/// Commands that read the variables of the parent process. Cargo sets some, which represent keys
-/// here.
-const LEAKS: &[&str] = &[
+/// Commands that try to print the variables of the parent process. Cargo sets some variables, which
+/// represent keys here.
+const ENVIRONMENT_COMMANDS: &[&str] = &[
     "env",
     "printenv",
     "printenv CARGO_MANIFEST_DIR",
@@ -364,23 +364,23 @@ const LEAKS: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn variables_of_the_parent() {
-    let kept = std::env::var("CARGO_MANIFEST_DIR").unwrap();
-    let bench = Bench::new();
+async fn commands_cannot_read_variables_of_the_parent_process() {
+    let parent_value = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let engine = MockEngine::new();
     let mut count = 0;
-    for (number, command) in LEAKS.iter().enumerate() {
+    for (number, command) in ENVIRONMENT_COMMANDS.iter().enumerate() {
         let name = format!("leak{number}");
         project_file(
-            &bench,
+            &engine,
             &format!("tools/{name}/tool.yaml"),
             &format!("name: {name}\ndescription: d\nentrypoint: run\n"),
         );
         project_file(
-            &bench,
+            &engine,
             &format!("tools/{name}/run"),
             &format!("#!/bin/sh\n{command}\n"),
         );
-        bench.write("script.sh", format!("#!/bin/sh\n{command}\n"));
+        engine.write("script.sh", format!("#!/bin/sh\n{command}\n"));
         for (tool, args) in [
             ("bash__exec", json!({"command": command})),
             ("bash__script", json!({"path": "script.sh"})),
@@ -388,31 +388,31 @@ async fn variables_of_the_parent() {
             ("custom-tools__run", json!({"tool_name": name})),
         ] {
             count += 1;
-            let output = bench
+            let output = engine
                 .call(tool, args)
                 .await
                 .map(|done| done.output.to_string())
                 .unwrap_or_default();
             assert!(
-                !output.contains(&kept) && !output.contains("CARGO_PKG"),
+                !output.contains(&parent_value) && !output.contains("CARGO_PKG"),
                 "{tool} {command}: {output}"
             );
         }
     }
     println!(
-        "attacks: variables of the parent: {} in {count} calls, all find nothing",
-        LEAKS.len()
+        "attacks: variables of the parent process: {} in {count} calls, all find nothing",
+        ENVIRONMENT_COMMANDS.len()
     );
 }
 
-/// Swaps a file and a directory for links that lead outside until it is dropped.
+/// Repeatedly replaces a file and a directory with links to the outside, until dropped.
 struct LinkSwapper {
     is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl LinkSwapper {
-    /// Swaps `x` for a link to `outside/secret`, and `d` for one to `outside`.
+    /// Replaces `x` with a link to `outside/secret`, and `d` with a link to `outside`.
     fn start(work: std::path::PathBuf, outside: std::path::PathBuf) -> LinkSwapper {
         let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let flag = std::sync::Arc::clone(&is_over);
@@ -448,13 +448,13 @@ impl Drop for LinkSwapper {
 
 /// An agent replaces a directory of the configuration with a link.
 #[tokio::test]
-async fn no_tool_follows_a_link_in_the_place_of_a_configured_directory() {
-    let mut bench = Bench::new().config(json!({"roots": ["lib"]}));
-    let project = bench.dir.path().canonicalize().unwrap();
-    project_file(&bench, "lib/mine", "mine");
-    project_file(&bench, "victim/secret", SECRET);
+async fn a_link_replacing_a_configured_directory_is_not_followed() {
+    let mut engine = MockEngine::new().config(json!({"roots": ["lib"]}));
+    let project = engine.dir.path().canonicalize().unwrap();
+    project_file(&engine, "lib/mine", "mine");
+    project_file(&engine, "victim/secret", SECRET);
     let path = project.join("lib/mine");
-    bench.ok("fs__read", json!({"path": path})).await;
+    engine.ok("fs__read", json!({"path": path})).await;
     let replace_by_link = |name: &str| {
         std::fs::rename(project.join(name), project.join(format!("{name}-old"))).unwrap();
         symlink("victim", project.join(name)).unwrap();
@@ -463,20 +463,20 @@ async fn no_tool_follows_a_link_in_the_place_of_a_configured_directory() {
     for name in ["lib/secret", "victim/secret"] {
         let path = json!({"path": project.join(name)});
         for tool in ["fs__read", "file-system__read", "fs__ls"] {
-            let (code, message) = bench.err(tool, path.clone()).await;
+            let (code, message) = engine.err(tool, path.clone()).await;
             assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{tool} {name}: {message}");
         }
         let write = json!({"path": project.join(name), "content": "x"});
-        let (code, _) = bench.err("fs__write", write).await;
+        let (code, _) = engine.err("fs__write", write).await;
         assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{name}");
     }
-    for shelf in ["shelf", "tools"] {
-        bench = bench.config(json!({"dir": "shelf"}));
+    for directory in ["shelf", "tools"] {
+        engine = engine.config(json!({"dir": "shelf"}));
         let yaml = "name: victim\ndescription: d\nentrypoint: run.sh\n";
-        project_file(&bench, &format!("{shelf}/mine/readme"), "x");
-        project_file(&bench, "victim/victim/tool.yaml", yaml);
-        project_file(&bench, "victim/victim/run.sh", "#!/bin/sh\n");
-        replace_by_link(shelf);
+        project_file(&engine, &format!("{directory}/mine/readme"), "x");
+        project_file(&engine, "victim/victim/tool.yaml", yaml);
+        project_file(&engine, "victim/victim/run.sh", "#!/bin/sh\n");
+        replace_by_link(directory);
         let create = json!({"name": "new", "description": "d", "scope": "project"});
         let named = json!({"tool_name": "victim"});
         for (tool, args) in [
@@ -485,24 +485,24 @@ async fn no_tool_follows_a_link_in_the_place_of_a_configured_directory() {
             ("custom-tools__delete", named),
             ("custom-tools__create", create),
         ] {
-            let (code, message) = bench.err(tool, args).await;
-            assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{tool} {shelf}: {message}");
+            let (code, message) = engine.err(tool, args).await;
+            assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{tool} {directory}: {message}");
         }
-        std::fs::remove_file(project.join(shelf)).unwrap();
+        std::fs::remove_file(project.join(directory)).unwrap();
         assert!(project.join("victim/victim/tool.yaml").is_file());
         assert!(!project.join("victim/new").exists());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_reading_tool_follows_a_link_that_is_swapped_in() {
-    let bench = Bench::new();
-    bench.write("x", "inside");
-    bench.write("d/inside", "inside");
-    let outside = bench.dir.path().join("outside");
+async fn read_tools_do_not_follow_links_swapped_in_during_the_call() {
+    let engine = MockEngine::new();
+    engine.write("x", "inside");
+    engine.write("d/inside", "inside");
+    let outside = engine.dir.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret"), "OUTSIDE").unwrap();
-    let _swapper = LinkSwapper::start(bench.work(), outside);
+    let _swapper = LinkSwapper::start(engine.work(), outside);
     let calls = [
         ("fs__read", json!({"path": "x"})),
         ("fs__read", json!({"path": "d/secret"})),
@@ -518,9 +518,9 @@ async fn no_reading_tool_follows_a_link_that_is_swapped_in() {
     ];
     for round in 0..150 {
         for (tool, arguments) in &calls {
-            if let Ok(output) = bench.call(tool, arguments.clone()).await {
+            if let Ok(output) = engine.call(tool, arguments.clone()).await {
                 let mut text = output.output.to_string();
-                // The search shows its own pattern if nothing matches.
+                // If nothing matches, the result contains the search pattern.
                 text = text.replace("**/secret", "");
                 let leaked = ["OUTSIDE", "secret"]
                     .iter()
@@ -531,17 +531,17 @@ async fn no_reading_tool_follows_a_link_that_is_swapped_in() {
     }
 }
 
-/// A program in a sandbox gives a file with keys other names. No argument of these calls names the
-/// file, so no rule decides about it.
+/// A sandboxed program creates hard links to a file with keys. No argument of these calls names the
+/// file, so no policy rule applies to the file.
 #[tokio::test]
-async fn no_tool_that_finds_files_itself_shows_a_file_with_keys() {
-    let bench = Bench::new();
+async fn search_tools_do_not_show_hard_links_to_protected_files() {
+    let engine = MockEngine::new();
     let key = "KEY=4f7a2c";
-    project_file(&bench, ".env", key);
+    project_file(&engine, ".env", key);
     for name in ["sub/.ENV.local", "memory/plain.md", "sub/plain.txt"] {
-        bench.write(name, format!("{key} {name}"));
+        engine.write(name, format!("{key} {name}"));
     }
-    project_file(&bench, ".squad/skills/other/SKILL.md", "KEY");
+    project_file(&engine, ".squad/skills/other/SKILL.md", "KEY");
     for (file, link) in [
         (".env", "work/notes.txt"),
         (".env", "work/sub/deep.txt"),
@@ -550,15 +550,15 @@ async fn no_tool_that_finds_files_itself_shows_a_file_with_keys() {
         ("work/sub/.ENV.local", "work/sub/local.txt"),
         (".env", ".squad/skills/keys/SKILL.md"),
         (".env", ".squad/agents/fenster/history.md"),
-        // An ordinary file with two names is found under both.
+        // An unprotected file with two names is found under both names.
         ("work/sub/plain.txt", "work/sub/plain2.txt"),
         ("work/memory/plain.md", "work/memory/plain2.md"),
     ] {
-        let link = bench.dir.path().join(link);
+        let link = engine.dir.path().join(link);
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
-        std::fs::hard_link(bench.dir.path().join(file), link).unwrap();
+        std::fs::hard_link(engine.dir.path().join(file), link).unwrap();
     }
-    symlink("../sub/.ENV.local", bench.work().join("memory/linked.md")).unwrap();
+    symlink("../sub/.ENV.local", engine.work().join("memory/linked.md")).unwrap();
     let calls = [
         ("fs__grep", json!({"pattern": "KEY"}), 4),
         ("fs__grep", json!({"pattern": "KEY", "path": "sub"}), 2),
@@ -581,7 +581,7 @@ async fn no_tool_that_finds_files_itself_shows_a_file_with_keys() {
     ];
     let count = calls.len();
     for (tool, arguments, plain) in calls {
-        let output = bench.call(tool, arguments.clone()).await;
+        let output = engine.call(tool, arguments.clone()).await;
         let text = output.map_or_else(|error| error.message, |done| done.output.to_string());
         let shown = text.matches(key).count();
         assert_eq!(shown, plain, "{tool} {arguments}: {text}");
@@ -593,11 +593,11 @@ async fn no_tool_that_finds_files_itself_shows_a_file_with_keys() {
     }
     // A write would change the file under its protected name.
     let learn = json!({"agentName": "fenster", "learning": "x"});
-    let learned = bench.call("squad__memory", learn).await;
+    let learned = engine.call("squad__memory", learn).await;
     assert!(!format!("{learned:?}").contains(key), "{learned:?}");
     assert_eq!(
-        std::fs::read_to_string(bench.dir.path().join(".env")).unwrap(),
+        std::fs::read_to_string(engine.dir.path().join(".env")).unwrap(),
         key
     );
-    println!("attacks: other names of a file with keys: {count} calls, none shows the keys");
+    println!("attacks: hard links to a file with keys: {count} calls, none shows the keys");
 }

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::bench::{Bench, exists, keys, object, until, with_unknown};
+use crate::mock_engine::{MockEngine, exists, keys, object, until, with_unknown};
 
 /// Waits until a file exists.
-async fn appears(path: &Path) {
-    until("the file", || exists(path)).await;
+async fn wait_for_file(path: &Path) {
+    until("the file to exist", || exists(path)).await;
 }
 
-/// Returns true if a process is running: its entry exists, and it is not a zombie.
-fn runs(pid: &str) -> bool {
+/// Returns true if a process exists and is not a zombie.
+fn is_running(pid: &str) -> bool {
     std::process::Command::new("ps")
         .args(["-o", "stat=", "-p", pid])
         .output()
@@ -20,18 +20,18 @@ fn runs(pid: &str) -> bool {
 }
 
 /// Waits until a process has ended.
-async fn ends(pid: &str) {
+async fn wait_for_exit(pid: &str) {
     assert!(
-        runs(&std::process::id().to_string()),
+        is_running(&std::process::id().to_string()),
         "this test needs `ps`"
     );
-    until("the end", || !runs(pid)).await;
+    until("the process to exit", || !is_running(pid)).await;
 }
 
 #[tokio::test]
-async fn exec_tells_everything_about_the_process() {
-    let bench = Bench::new();
-    let output = bench
+async fn bash_exec_returns_output_exit_code_and_directory() {
+    let engine = MockEngine::new();
+    let output = engine
         .ok(
             "bash__exec",
             json!({"command": "echo out; echo err >&2; pwd; exit 3"}),
@@ -52,31 +52,31 @@ async fn exec_tells_everything_about_the_process() {
     );
     assert_eq!(
         output["stdout"],
-        format!("out\n{}\n", bench.work().display())
+        format!("out\n{}\n", engine.work().display())
     );
     assert_eq!(output["stderr"], "err\n");
     assert_eq!(output["exitCode"], 3);
     assert_eq!(output["signal"], json!(null));
     assert_eq!(output["timedOut"], false);
-    assert_eq!(output["cwd"], json!(bench.work()));
+    assert_eq!(output["cwd"], json!(engine.work()));
 }
 
 #[tokio::test]
-async fn exec_runs_where_it_is_told() {
-    let bench = Bench::new();
-    bench.write("sub/file", "");
+async fn bash_exec_runs_in_the_cwd_argument() {
+    let engine = MockEngine::new();
+    engine.write("sub/file", "");
     assert_eq!(
-        bench
+        engine
             .ok("bash__exec", json!({"command": "ls", "cwd": "sub"}))
             .await["stdout"],
         "file\n"
     );
-    let (code, message) = bench
+    let (code, message) = engine
         .err("bash__exec", json!({"command": "ls", "cwd": "nope"}))
         .await;
     assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
     assert!(message.contains("`nope`"), "{message}");
-    let (code, _) = bench
+    let (code, _) = engine
         .err("bash__exec", json!({"command": "ls", "cwd": "sub/file"}))
         .await;
     assert_eq!(code, "E_TOOL_WRONG_FILE_TYPE");
@@ -84,12 +84,12 @@ async fn exec_runs_where_it_is_told() {
 
 #[tokio::test]
 async fn script_runs_a_file_with_arguments() {
-    let bench = Bench::new();
-    bench.write(
+    let engine = MockEngine::new();
+    engine.write(
         "bin/say.sh",
         "echo \"$1|$2\"; echo \"${BASH_VERSION:+bash}\"; pwd",
     );
-    let output = bench
+    let output = engine
         .ok(
             "bash__script",
             json!({"path": "bin/say.sh", "args": ["a b", "$HOME"]}),
@@ -109,10 +109,10 @@ async fn script_runs_a_file_with_arguments() {
     assert_eq!(keys(&output), expected);
     assert_eq!(
         output["stdout"],
-        format!("a b|$HOME\nbash\n{}\n", bench.work().display())
+        format!("a b|$HOME\nbash\n{}\n", engine.work().display())
     );
-    assert_eq!(output["path"], json!(bench.work().join("bin/say.sh")));
-    let output = bench
+    assert_eq!(output["path"], json!(engine.work().join("bin/say.sh")));
+    let output = engine
         .ok(
             "bash__script",
             json!({"path": "bin/say.sh", "shell": "/bin/cat"}),
@@ -122,9 +122,9 @@ async fn script_runs_a_file_with_arguments() {
 }
 
 #[tokio::test]
-async fn script_needs_a_file_and_a_shell() {
-    let bench = Bench::new();
-    bench.write("s.sh", "true");
+async fn script_requires_an_existing_file_and_shell() {
+    let engine = MockEngine::new();
+    engine.write("s.sh", "true");
     let cases = [
         (
             json!({"path": "nope.sh"}),
@@ -140,18 +140,18 @@ async fn script_needs_a_file_and_a_shell() {
         ),
     ];
     for (args, expected, words) in cases {
-        let (code, message) = bench.err("bash__script", args).await;
+        let (code, message) = engine.err("bash__script", args).await;
         assert_eq!(code, expected, "{message}");
         assert!(message.contains(words), "{message}");
     }
 }
 
 #[tokio::test]
-async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
-    // Cargo sets variables for tests, none of which is ordinary.
+async fn commands_receive_only_standard_and_listed_variables() {
+    // Cargo sets variables for tests that commands do not receive by default.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let command = json!({"command": "env", "env": {"MINE": "x y", "COUNT": 2, "FLAG": true}});
-    let output = Bench::new().ok("bash__exec", command.clone()).await;
+    let output = MockEngine::new().ok("bash__exec", command.clone()).await;
     let names: Vec<&str> = output["stdout"]
         .as_str()
         .unwrap()
@@ -162,7 +162,7 @@ async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
         names.contains(&"PATH") && !names.iter().any(|name| name.starts_with("CARGO_M")),
         "{names:?}"
     );
-    // Tool chain variables are ordinary, so that programs find the user's tool chains.
+    // Commands receive tool chain variables, so that they find the user's tool chains.
     for name in ["CARGO_HOME", "RUSTUP_HOME"] {
         assert_eq!(
             names.contains(&name),
@@ -180,8 +180,8 @@ async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
             "{line}"
         );
     }
-    let bench = Bench::new().config(json!({"env": ["CARGO_MANIFEST_DIR"]}));
-    let output = bench.ok("bash__exec", command).await;
+    let engine = MockEngine::new().config(json!({"env": ["CARGO_MANIFEST_DIR"]}));
+    let output = engine.ok("bash__exec", command).await;
     assert!(
         output["stdout"]
             .as_str()
@@ -191,9 +191,9 @@ async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
 }
 
 #[tokio::test]
-async fn there_is_nothing_to_read_on_standard_input() {
+async fn standard_input_of_a_command_is_empty() {
     assert_eq!(
-        Bench::new()
+        MockEngine::new()
             .ok("bash__exec", json!({"command": "cat; echo end"}))
             .await["stdout"],
         "end\n"
@@ -203,7 +203,7 @@ async fn there_is_nothing_to_read_on_standard_input() {
 #[tokio::test]
 async fn long_output_is_cut_in_the_middle() {
     let command = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done";
-    let output = Bench::new()
+    let output = MockEngine::new()
         .ok("bash__exec", json!({"command": command}))
         .await;
     let stdout = output["stdout"].as_str().unwrap();
@@ -216,9 +216,9 @@ async fn long_output_is_cut_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_time_out_is_a_result_with_what_was_printed_so_far() {
-    let bench = Bench::new();
-    let output = bench
+async fn a_timeout_returns_the_output_printed_so_far() {
+    let engine = MockEngine::new();
+    let output = engine
         .ok(
             "bash__exec",
             json!({"command": "echo before; sleep 60", "timeoutMs": 100}),
@@ -231,17 +231,17 @@ async fn a_time_out_is_a_result_with_what_was_printed_so_far() {
 }
 
 #[tokio::test]
-async fn a_time_out_ends_children_that_ignore_the_request() {
-    let bench = Bench::new();
+async fn a_timeout_kills_children_that_ignore_sigterm() {
+    let engine = MockEngine::new();
     let command = "trap '' TERM; (trap '' TERM; sleep 60) & echo $!; sleep 60";
-    let output = bench
+    let output = engine
         .ok("bash__exec", json!({"command": command, "timeoutMs": 100}))
         .await;
     assert_eq!(
         (&output["timedOut"], &output["signal"]),
         (&json!(true), &json!("SIGKILL"))
     );
-    ends(
+    wait_for_exit(
         output["stdout"]
             .as_str()
             .unwrap()
@@ -253,19 +253,19 @@ async fn a_time_out_ends_children_that_ignore_the_request() {
 }
 
 #[tokio::test]
-async fn children_may_clean_up_before_the_end() {
-    let bench = Bench::new();
+async fn children_can_clean_up_after_sigterm() {
+    let engine = MockEngine::new();
     let command =
         "(trap 'echo cleaned; exit' TERM; while :; do sleep 0.01; done) & echo ready; wait";
-    let output = bench
+    let output = engine
         .ok("bash__exec", json!({"command": command, "timeoutMs": 200}))
         .await;
     assert_eq!(output["stdout"], "ready\ncleaned\n");
 }
 
 #[tokio::test]
-async fn no_time_limit_is_a_choice() {
-    let output = Bench::new()
+async fn timeout_zero_disables_the_time_limit() {
+    let output = MockEngine::new()
         .ok(
             "bash__exec",
             json!({"command": "sleep 0.05; echo done", "timeoutMs": 0}),
@@ -278,8 +278,8 @@ async fn no_time_limit_is_a_choice() {
 }
 
 #[tokio::test]
-async fn a_signal_has_a_name() {
-    let output = Bench::new()
+async fn a_fatal_signal_is_reported_by_name() {
+    let output = MockEngine::new()
         .ok("bash__exec", json!({"command": "kill -SEGV $$"}))
         .await;
     assert_eq!(
@@ -290,20 +290,20 @@ async fn a_signal_has_a_name() {
 
 #[tokio::test]
 async fn background_processes_end_with_the_command() {
-    let bench = Bench::new();
-    let output = bench
+    let engine = MockEngine::new();
+    let output = engine
         .ok(
             "bash__exec",
             json!({"command": "sleep 60 & echo $!", "timeoutMs": 0}),
         )
         .await;
-    ends(output["stdout"].as_str().unwrap().trim()).await;
+    wait_for_exit(output["stdout"].as_str().unwrap().trim()).await;
 }
 
 #[tokio::test]
-async fn a_process_that_left_the_group_does_not_hold_the_call() {
-    let bench = Bench::new();
-    let output = bench
+async fn a_process_outside_the_group_does_not_delay_the_result() {
+    let engine = MockEngine::new();
+    let output = engine
         .ok(
             "bash__exec",
             json!({"command": "setsid sleep 5 & echo started", "timeoutMs": 0}),
@@ -314,35 +314,35 @@ async fn a_process_that_left_the_group_does_not_hold_the_call() {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_is_ended_with_its_children() {
-    let bench = Bench::new();
-    let call = bench.err(
+async fn cancelling_a_command_kills_its_children() {
+    let engine = MockEngine::new();
+    let call = engine.err(
         "bash__exec",
         json!({"command": "sleep 60 & echo $! > pid.tmp; mv pid.tmp pid; wait"}),
     );
     let cancel = async {
-        appears(&bench.work().join("pid")).await;
-        bench.cancellation.cancel();
+        wait_for_file(&engine.work().join("pid")).await;
+        engine.cancellation.cancel();
     };
     let ((code, _), ()) = tokio::join!(call, cancel);
     assert_eq!(code, "E_TOOL_CANCELLED");
-    ends(bench.read("pid").trim()).await;
+    wait_for_exit(engine.read("pid").trim()).await;
 }
 
 #[tokio::test]
-async fn a_dropped_call_kills_the_whole_group() {
-    let bench = Bench::new();
-    let pid = bench.work().join("pid");
+async fn a_dropped_call_kills_the_process_group() {
+    let engine = MockEngine::new();
+    let pid = engine.work().join("pid");
     tokio::select! {
-        _ = bench.call("bash__exec", json!({"command": "(trap '' TERM; sleep 60) & echo $! > pid.tmp; mv pid.tmp pid; wait"})) => {}
-        () = appears(&pid) => {}
+        _ = engine.call("bash__exec", json!({"command": "(trap '' TERM; sleep 60) & echo $! > pid.tmp; mv pid.tmp pid; wait"})) => {}
+        () = wait_for_file(&pid) => {}
     }
-    ends(bench.read("pid").trim()).await;
+    wait_for_exit(engine.read("pid").trim()).await;
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn bash_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("exec", json!({})),
         ("exec", json!({"command": ""})),
@@ -356,17 +356,20 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("script", with_unknown(json!({"path": "s.sh"}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("bash__{export}"), args.clone()).await;
+        let (code, _) = engine.err(&format!("bash__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
-    let (_, message) = bench.err("bash__exec", json!({"command": "echo \0"})).await;
+    let (_, message) = engine
+        .err("bash__exec", json!({"command": "echo \0"}))
+        .await;
     assert!(message.contains("cannot start the command"), "{message}");
 }
 
-/// Starts, waits for a line, and prints itself.
+/// A script that creates the file `started`, waits for a line in `go`, and prints itself.
 const WAITING_SCRIPT: &str = "echo > started; read line < go; cat run.sh\n";
 
-/// Opening the file already truncates it, so it could replace a script after its check.
+/// A redirection truncates the script as soon as the shell opens it, so it could change the script
+/// after the approval check.
 #[tokio::test]
 async fn a_redirection_waits_for_the_start_of_an_approved_call() {
     use std::sync::Arc;
@@ -379,10 +382,10 @@ async fn a_redirection_waits_for_the_start_of_an_approved_call() {
         writes: true,
     };
     for (is_contained, redirection) in [(false, ">"), (true, ">"), (true, ">>")] {
-        let bench = Bench::new();
-        bench.write("run.sh", WAITING_SCRIPT);
-        let path = bench.work().join("run.sh");
-        let (mut approved, mut permitted) = (bench.context(), bench.context());
+        let engine = MockEngine::new();
+        engine.write("run.sh", WAITING_SCRIPT);
+        let path = engine.work().join("run.sh");
+        let (mut approved, mut permitted) = (engine.context(), engine.context());
         approved.approved_files = Arc::from([ApprovedFile {
             sha256: content_hash(&path),
             path,
@@ -394,27 +397,27 @@ async fn a_redirection_waits_for_the_start_of_an_approved_call() {
                 .run_mode
                 .contain_file("> run.sh", containment.clone());
         }
-        let go = bench.work().join("go");
+        let go = engine.work().join("go");
         nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
 
-        let (_, exec) = bench.open("bash__exec").await;
+        let (_, exec) = engine.open("bash__exec").await;
         let script = object(json!({"command": "sh run.sh"}));
         let mut script = Box::pin(exec.call(&approved, script));
-        let started = bench.work().join("started");
+        let started = engine.work().join("started");
         tokio::select! {
             ended = &mut script => panic!("{ended:?}"),
-            () = appears(&started) => {}
+            () = wait_for_file(&started) => {}
         }
         let line = object(json!({"command": format!("echo evil {redirection} run.sh")}));
         let mut line = Box::pin(exec.call(&permitted, line));
         for _ in 0..100 {
             assert!(futures::poll!(&mut line).is_pending());
-            assert_eq!(bench.read("run.sh"), WAITING_SCRIPT);
+            assert_eq!(engine.read("run.sh"), WAITING_SCRIPT);
             tokio::task::yield_now().await;
         }
         std::fs::write(&go, "\n").unwrap();
         assert_eq!(script.await.unwrap().output["stdout"], WAITING_SCRIPT);
         assert_eq!(line.await.unwrap().output["exitCode"], 0);
-        assert!(bench.read("run.sh").ends_with("evil\n"));
+        assert!(engine.read("run.sh").ends_with("evil\n"));
     }
 }

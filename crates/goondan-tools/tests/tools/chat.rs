@@ -2,26 +2,27 @@ use serde_json::{Value, json};
 use wiremock::matchers::{body_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 pub(crate) const TOKEN: &str = "7:s3cr3t";
 
-/// Starts a mock platform that answers correct calls of a method.
-async fn platform(rows: &[(&str, Value, Value)]) -> (MockServer, Bench) {
+/// Starts a mock platform with rows of `POST` path, expected body and answer.
+async fn platform(rows: &[(&str, Value, Value)]) -> (MockServer, MockEngine) {
     let rows: Vec<_> = rows
         .iter()
-        .map(|(at, wanted, answer)| ("POST", *at, wanted.clone(), answer.clone()))
+        .map(|(at, expected, answer)| ("POST", *at, expected.clone(), answer.clone()))
         .collect();
     platform_of(&rows).await
 }
 
-/// Starts a mock platform that answers such requests. A body of `null` matches any.
-pub(crate) async fn platform_of(rows: &[(&str, &str, Value, Value)]) -> (MockServer, Bench) {
+/// Starts a mock platform with rows of method, path, expected body and answer. A `null` body
+/// matches every request.
+pub(crate) async fn platform_of(rows: &[(&str, &str, Value, Value)]) -> (MockServer, MockEngine) {
     let server = MockServer::builder().start().await;
-    for (verb, at, wanted, answer) in rows {
+    for (verb, at, expected, answer) in rows {
         let mut mock = Mock::given(method(*verb)).and(path(*at));
-        if !wanted.is_null() {
-            mock = mock.and(body_json(wanted));
+        if !expected.is_null() {
+            mock = mock.and(body_json(expected));
         }
         mock.respond_with(ResponseTemplate::new(200).set_body_json(answer))
             .mount(&server)
@@ -29,48 +30,48 @@ pub(crate) async fn platform_of(rows: &[(&str, &str, Value, Value)]) -> (MockSer
     }
     let config =
         json!({"token": {"value": TOKEN}, "apiBaseUrl": server.uri(), "allowHosts": ["127.0.0.1"]});
-    (server, Bench::new().config(config))
+    (server, MockEngine::new().config(config))
 }
 
 #[tokio::test]
-async fn a_bot_of_telegram_speaks() {
-    let fine = |result: Value| json!({"ok": true, "result": result});
+async fn telegram_exports_send_the_expected_requests() {
+    let success = |result: Value| json!({"ok": true, "result": result});
     let rows = [
         (
             "/bot7:s3cr3t/sendMessage",
             json!({"chat_id": "42", "text": "hi", "parse_mode": "MarkdownV2", "reply_to_message_id": 3}),
-            fine(json!({"message_id": 9, "date": 1, "text": "hi"})),
+            success(json!({"message_id": 9, "date": 1, "text": "hi"})),
         ),
         (
             "/bot7:s3cr3t/editMessageText",
             json!({"chat_id": "42", "message_id": 9, "text": "<b>ho</b>", "parse_mode": "HTML"}),
-            fine(json!({})),
+            success(json!({})),
         ),
         (
             "/bot7:s3cr3t/deleteMessage",
             json!({"chat_id": "@news", "message_id": 9}),
-            fine(json!(true)),
+            success(json!(true)),
         ),
         (
             "/bot7:s3cr3t/setMessageReaction",
             json!({"chat_id": "42", "message_id": 9, "reaction": [{"type": "emoji", "emoji": "👍"}]}),
-            fine(json!(true)),
+            success(json!(true)),
         ),
         (
             "/bot7:s3cr3t/sendChatAction",
             json!({"chat_id": "42", "action": "upload_photo"}),
-            fine(json!(true)),
+            success(json!(true)),
         ),
     ];
-    let (server, bench) = platform(&rows).await;
+    let (server, engine) = platform(&rows).await;
     let send =
         json!({"chatId": 42, "text": "hi", "parseMode": "MarkdownV2", "replyToMessageId": "3"});
-    let sent = bench.ok("telegram__send", send).await;
+    let sent = engine.ok("telegram__send", send).await;
     assert_eq!(
         sent,
         json!({"ok": true, "chatId": "42", "messageId": 9, "date": 1, "text": "hi"})
     );
-    let edited = bench
+    let edited = engine
         .ok(
             "telegram__edit",
             json!({"chatId": "42", "messageId": 9, "text": "**ho**"}),
@@ -78,7 +79,7 @@ async fn a_bot_of_telegram_speaks() {
         .await;
     assert_eq!(edited["edited"], true);
     assert_eq!(
-        bench
+        engine
             .ok(
                 "telegram__delete",
                 json!({"chatId": "@news", "messageId": "9"})
@@ -88,28 +89,28 @@ async fn a_bot_of_telegram_speaks() {
     );
     let reaction = json!({"chatId": 42, "messageId": 9, "emoji": "👍", "emojis": ["👍"]});
     assert_eq!(
-        bench.ok("telegram__react", reaction).await["reactionCount"],
+        engine.ok("telegram__react", reaction).await["reactionCount"],
         1
     );
     let action = json!({"chatId": 42, "status": "upload-photo"});
     assert_eq!(
-        bench.ok("telegram__setChatAction", action).await["action"],
+        engine.ok("telegram__setChatAction", action).await["action"],
         "upload_photo"
     );
     assert_eq!(server.received_requests().await.unwrap().len(), 5);
 }
 
 #[tokio::test]
-async fn a_file_of_telegram_is_fetched_and_its_address_is_told_nobody() {
+async fn telegram_downloads_a_file_without_revealing_its_url() {
     let answer = json!({"ok": true, "result": {"file_id": "f", "file_path": "photos/a.png", "file_size": 3}});
-    let (server, bench) =
+    let (server, engine) =
         platform(&[("/bot7:s3cr3t/getFile", json!({"file_id": "f"}), answer)]).await;
     let file = ResponseTemplate::new(200).set_body_raw(*b"PNG", "image/png");
     Mock::given(path("/file/bot7:s3cr3t/photos/a.png"))
         .respond_with(file)
         .mount(&server)
         .await;
-    let got = bench
+    let got = engine
         .ok(
             "telegram__downloadFile",
             json!({"fileId": "f", "includeBase64": true, "savePath": "in/a.png"}),
@@ -121,10 +122,10 @@ async fn a_file_of_telegram_is_fetched_and_its_address_is_told_nobody() {
     );
     assert!(!got.to_string().contains("s3cr3t"), "{got}");
     assert_eq!(
-        std::fs::read(bench.dir.path().join("work/in/a.png")).unwrap(),
+        std::fs::read(engine.dir.path().join("work/in/a.png")).unwrap(),
         b"PNG"
     );
-    let (code, _) = bench
+    let (code, _) = engine
         .err(
             "telegram__downloadFile",
             json!({"fileId": "f", "maxBytes": 2}),
@@ -134,7 +135,7 @@ async fn a_file_of_telegram_is_fetched_and_its_address_is_told_nobody() {
 }
 
 #[tokio::test]
-async fn an_app_of_slack_speaks_and_reads() {
+async fn slack_exports_send_the_expected_requests() {
     let rows = [
         (
             "/chat.postMessage",
@@ -172,8 +173,8 @@ async fn an_app_of_slack_speaks_and_reads() {
             json!({"ok": true, "messages": [], "response_metadata": {"next_cursor": "more"}}),
         ),
     ];
-    let (server, bench) = platform(&rows).await;
-    let sent = bench
+    let (server, engine) = platform(&rows).await;
+    let sent = engine
         .ok(
             "slack__send",
             json!({"channelId": "C1", "text": "**hi** <@U12> <!channel>", "threadTs": "1.1"}),
@@ -192,26 +193,26 @@ async fn an_app_of_slack_speaks_and_reads() {
         args
     };
     assert_eq!(
-        bench
+        engine
             .ok("slack__edit", with(json!({"text": "*ho*", "raw": true})))
             .await["edited"],
         true
     );
     assert_eq!(
-        bench.ok("slack__delete", message.clone()).await["deleted"],
+        engine.ok("slack__delete", message.clone()).await["deleted"],
         true
     );
     let reactions = with(json!({"emoji": ":eyes:", "emojis": ["tea", "eyes"]}));
     assert_eq!(
-        bench.ok("slack__react", reactions).await["emojis"],
+        engine.ok("slack__react", reactions).await["emojis"],
         json!(["eyes", "tea"])
     );
-    let read = bench.ok("slack__read", message.clone()).await;
+    let read = engine.ok("slack__read", message.clone()).await;
     assert_eq!(
         (&read["found"]["text"], &read["hasMore"]),
         (&json!("hi"), &json!(true))
     );
-    let thread = bench
+    let thread = engine
         .ok("slack__read", json!({"channelId": "C1", "threadTs": "1.1"}))
         .await;
     assert_eq!(
@@ -227,15 +228,15 @@ async fn an_app_of_slack_speaks_and_reads() {
 }
 
 #[tokio::test]
-async fn the_token_for_slack_goes_to_slack_alone() {
-    let (server, bench) = platform(&[]).await;
+async fn slack_downloads_send_the_token_only_to_slack() {
+    let (server, engine) = platform(&[]).await;
     let file = ResponseTemplate::new(200).set_body_raw(*b"text", "text/plain");
     Mock::given(path("/files/a"))
         .and(header("authorization", "Bearer 7:s3cr3t"))
         .respond_with(file)
         .mount(&server)
         .await;
-    let got = bench
+    let got = engine
         .ok(
             "slack__downloadFile",
             json!({"url": format!("{}/files/a", server.uri()), "includeDataUrl": true}),
@@ -253,26 +254,26 @@ async fn the_token_for_slack_goes_to_slack_alone() {
         "https://files.slack.com.example/a",
         "http://files.slack.com/a",
     ] {
-        let (code, text) = bench.err("slack__downloadFile", json!({"url": url})).await;
+        let (code, text) = engine.err("slack__downloadFile", json!({"url": url})).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told_without_the_token() {
-    let (server, bench) = platform(&[]).await;
-    let gone =
+async fn platform_errors_are_reported_without_the_token() {
+    let (server, engine) = platform(&[]).await;
+    let telegram_refusal =
         json!({"ok": false, "error_code": 400, "description": "Bad Request: chat not found"});
     Mock::given(path("/bot7:s3cr3t/sendMessage"))
-        .respond_with(ResponseTemplate::new(400).set_body_json(gone))
+        .respond_with(ResponseTemplate::new(400).set_body_json(telegram_refusal))
         .mount(&server)
         .await;
-    let no = json!({"ok": false, "error": "channel_not_found"});
+    let slack_refusal = json!({"ok": false, "error": "channel_not_found"});
     Mock::given(path("/chat.postMessage"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(no))
+        .respond_with(ResponseTemplate::new(200).set_body_json(slack_refusal))
         .mount(&server)
         .await;
-    let (code, text) = bench
+    let (code, text) = engine
         .err("telegram__send", json!({"chatId": 1, "text": "x"}))
         .await;
     assert_eq!(
@@ -280,7 +281,7 @@ async fn what_goes_wrong_is_told_without_the_token() {
         ("E_TOOL_HTTP", true),
         "{text}"
     );
-    let (code, text) = bench
+    let (code, text) = engine
         .err("slack__send", json!({"channelId": "C", "text": "x"}))
         .await;
     assert_eq!(
@@ -289,7 +290,7 @@ async fn what_goes_wrong_is_told_without_the_token() {
         "{text}"
     );
     drop(server);
-    let (code, text) = bench
+    let (code, text) = engine
         .err("telegram__delete", json!({"chatId": 1, "messageId": 1}))
         .await;
     assert_eq!(
@@ -300,8 +301,8 @@ async fn what_goes_wrong_is_told_without_the_token() {
 }
 
 #[tokio::test]
-async fn bad_arguments_and_missing_tokens_are_errors() {
-    let (_server, bench) = platform(&[]).await;
+async fn telegram_and_slack_reject_invalid_arguments_and_missing_tokens() {
+    let (_server, engine) = platform(&[]).await;
     let cases = [
         ("telegram__send", json!({"chatId": " ", "text": "x"})),
         (
@@ -332,16 +333,16 @@ async fn bad_arguments_and_missing_tokens_are_errors() {
         ),
     ];
     for (tool, args) in cases {
-        let (code, text) = bench.err(tool, args).await;
+        let (code, text) = engine.err(tool, args).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{tool}: {text}");
     }
-    // The usual token must not be sent to another URL.
+    // The token from the environment must not be sent to a configured URL.
     let elsewhere = json!({"apiBaseUrl": "https://evil.example"});
     let environment = [("TELEGRAM_BOT_TOKEN".to_owned(), TOKEN.to_owned())]
         .into_iter()
         .collect();
-    let bench = Bench::new().config(elsewhere).environment(environment);
-    let (code, text) = bench
+    let engine = MockEngine::new().config(elsewhere).environment(environment);
+    let (code, text) = engine
         .err("telegram__send", json!({"chatId": 1, "text": "x"}))
         .await;
     assert_eq!(
@@ -351,6 +352,7 @@ async fn bad_arguments_and_missing_tokens_are_errors() {
     );
 }
 
+/// Returns the names and contents of the parts of a multipart request.
 pub(crate) fn parts(request: &wiremock::Request) -> Vec<(String, String)> {
     let kind = request.headers["content-type"].to_str().unwrap();
     let boundary = kind.split_once("boundary=").unwrap().1;
@@ -366,15 +368,15 @@ pub(crate) fn parts(request: &wiremock::Request) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
-    let fine = json!({"ok": true, "result": {"message_id": 9}});
+async fn telegram_uploads_a_file_as_document_or_photo() {
+    let success = json!({"ok": true, "result": {"message_id": 9}});
     let rows = [
-        ("/bot7:s3cr3t/sendDocument", Value::Null, fine.clone()),
-        ("/bot7:s3cr3t/sendPhoto", Value::Null, fine),
+        ("/bot7:s3cr3t/sendDocument", Value::Null, success.clone()),
+        ("/bot7:s3cr3t/sendPhoto", Value::Null, success),
     ];
-    let (server, bench) = platform(&rows).await;
-    bench.write("out/plan.txt", "a plan");
-    let sent = bench
+    let (server, engine) = platform(&rows).await;
+    engine.write("out/plan.txt", "a plan");
+    let sent = engine
         .ok(
             "telegram__sendFile",
             json!({"chatId": 42, "path": "out/plan.txt", "text": "**look**", "replyToMessageId": 3}),
@@ -385,9 +387,9 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
         json!({"ok": true, "chatId": "42", "messageId": 9, "name": "plan.txt", "sizeBytes": 6})
     );
     let photo = json!({"chatId": "@news", "path": "out/plan.txt", "name": "a \"b\"\r\nc.png", "shownAs": "photo"});
-    bench.ok("telegram__sendFile", photo).await;
+    engine.ok("telegram__sendFile", photo).await;
     let requests = server.received_requests().await.unwrap();
-    let wanted = [
+    let expected = [
         ("chat_id", "42"),
         ("caption", "<b>look</b>"),
         ("parse_mode", "HTML"),
@@ -396,9 +398,9 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
     ];
     assert_eq!(
         parts(&requests[0]),
-        wanted.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
     );
-    // A name cannot end its header line.
+    // A line break in a file name does not end the header line.
     assert_eq!(
         parts(&requests[1]),
         [("chat_id", "@news"), ("photo", "a plan")]
@@ -407,15 +409,15 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
 }
 
 #[tokio::test]
-async fn a_file_goes_to_slack_in_three_steps_and_to_nobody_else() {
-    let (server, bench) = platform(&[]).await;
-    let room =
+async fn slack_uploads_a_file_in_three_steps_and_only_to_slack() {
+    let (server, engine) = platform(&[]).await;
+    let upload =
         json!({"ok": true, "upload_url": format!("{}/upload/1", server.uri()), "file_id": "F1"});
     Mock::given(path("/files.getUploadURLExternal"))
         .and(wiremock::matchers::body_string(
             "filename=plan.txt&length=6",
         ))
-        .respond_with(ResponseTemplate::new(200).set_body_json(room))
+        .respond_with(ResponseTemplate::new(200).set_body_json(upload))
         .mount(&server)
         .await;
     Mock::given(path("/upload/1"))
@@ -430,8 +432,8 @@ async fn a_file_goes_to_slack_in_three_steps_and_to_nobody_else() {
         )
         .mount(&server)
         .await;
-    bench.write("plan.txt", "a plan");
-    let sent = bench
+    engine.write("plan.txt", "a plan");
+    let sent = engine
         .ok(
             "slack__sendFile",
             json!({"channelId": "C1", "path": "plan.txt", "threadTs": "1.1"}),
@@ -449,10 +451,10 @@ async fn a_file_goes_to_slack_in_three_steps_and_to_nobody_else() {
     assert!(!requests[1].headers.contains_key("authorization"));
     let elsewhere =
         json!({"ok": true, "upload_url": "https://slack.com.evil.example/", "file_id": "F1"});
-    let (_server, bench) =
+    let (_server, engine) =
         platform(&[("/files.getUploadURLExternal", Value::Null, elsewhere)]).await;
-    bench.write("plan.txt", "a plan");
-    let (code, text) = bench
+    engine.write("plan.txt", "a plan");
+    let (code, text) = engine
         .err(
             "slack__sendFile",
             json!({"channelId": "C1", "path": "plan.txt"}),
@@ -466,11 +468,11 @@ async fn a_file_goes_to_slack_in_three_steps_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_lies_outside_or_is_too_large_is_not_sent() {
-    let (server, bench) = platform(&[]).await;
-    bench.write("empty", "");
-    bench.write("large", vec![0; 10_000_001]);
-    std::fs::write(bench.dir.path().join("secret"), "x").unwrap();
+async fn files_outside_the_workdir_or_too_large_are_not_sent() {
+    let (server, engine) = platform(&[]).await;
+    engine.write("empty", "");
+    engine.write("large", vec![0; 10_000_001]);
+    std::fs::write(engine.dir.path().join("secret"), "x").unwrap();
     for tool in ["discord__sendFile", "slack__sendFile", "telegram__sendFile"] {
         let to = if tool.starts_with("telegram") {
             "chatId"
@@ -484,7 +486,7 @@ async fn what_lies_outside_or_is_too_large_is_not_sent() {
             ("empty", "E_TOOL_INVALID_ARGS"),
             ("large", "E_TOOL_TOO_LARGE"),
         ] {
-            let (got, text) = bench.err(tool, json!({to: "1", "path": path})).await;
+            let (got, text) = engine.err(tool, json!({to: "1", "path": path})).await;
             assert_eq!(got, code, "{tool} {path}: {text}");
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, exists, with_unknown};
+use crate::mock_engine::{MockEngine, exists, with_unknown};
 
 const GREET: &str = "\
 name: greet
@@ -20,8 +20,8 @@ parameters:
 ";
 
 /// Writes a project file, which is executable if it begins with `#!`.
-pub(crate) fn project_file(bench: &Bench, path: &str, content: &str) {
-    let path = bench.dir.path().join(path);
+pub(crate) fn project_file(engine: &MockEngine, path: &str, content: &str) {
+    let path = engine.dir.path().join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, content).unwrap();
     if content.starts_with("#!") {
@@ -30,19 +30,19 @@ pub(crate) fn project_file(bench: &Bench, path: &str, content: &str) {
 }
 
 /// Creates a project with the tool `greet`, and an empty user directory.
-fn project() -> Bench {
-    let bench = Bench::new().config(json!({"dir": "shelf"}));
-    project_file(&bench, "tools/greet/tool.yaml", GREET);
+fn project() -> MockEngine {
+    let engine = MockEngine::new().config(json!({"dir": "shelf"}));
+    project_file(&engine, "tools/greet/tool.yaml", GREET);
     project_file(
-        &bench,
+        &engine,
         "tools/greet/greet.sh",
         "#!/bin/sh\nfor a in \"$@\"; do echo \"[$a]\"; done\npwd\nexit 3\n",
     );
-    bench
+    engine
 }
 
-async fn run(bench: &Bench, name: &str, arguments: Value) -> Value {
-    bench
+async fn run(engine: &MockEngine, name: &str, arguments: Value) -> Value {
+    engine
         .ok(
             "custom-tools__run",
             json!({"tool_name": name, "arguments": arguments}),
@@ -50,8 +50,8 @@ async fn run(bench: &Bench, name: &str, arguments: Value) -> Value {
         .await
 }
 
-async fn list(bench: &Bench) -> Vec<Value> {
-    bench.ok("custom-tools__list", json!({})).await["tools"]
+async fn list(engine: &MockEngine) -> Vec<Value> {
+    engine.ok("custom-tools__list", json!({})).await["tools"]
         .as_array()
         .unwrap()
         .clone()
@@ -59,14 +59,14 @@ async fn list(bench: &Bench) -> Vec<Value> {
 
 #[tokio::test]
 async fn arguments_become_flags_in_the_declared_order() {
-    let bench = project();
+    let engine = project();
     let output = run(
-        &bench,
+        &engine,
         "greet",
         json!({"loud": true, "times": 2.0, "who": "O'Neil; ls $HOME"}),
     )
     .await;
-    let work = bench.work();
+    let work = engine.work();
     assert_eq!(
         output["stdout"],
         format!(
@@ -81,8 +81,8 @@ async fn arguments_become_flags_in_the_declared_order() {
 }
 
 #[tokio::test]
-async fn arguments_are_checked_first() {
-    let bench = project();
+async fn custom_tool_arguments_are_validated_before_the_run() {
+    let engine = project();
     for (arguments, words) in [
         (json!({"times": "many"}), "who"),
         (json!({"who": "x", "times": "many"}), "times"),
@@ -90,7 +90,7 @@ async fn arguments_are_checked_first() {
         (json!({"who": ["x"]}), "who"),
     ] {
         let args = json!({"tool_name": "greet", "arguments": arguments});
-        let error = bench.call("custom-tools__run", args).await.unwrap_err();
+        let error = engine.call("custom-tools__run", args).await.unwrap_err();
         assert_eq!(error.code.as_deref(), Some("E_TOOL_INVALID_ARGS"));
         assert!(error.message.contains(words), "{}", error.message);
         assert!(error.suggestion.unwrap().contains("who"));
@@ -98,16 +98,16 @@ async fn arguments_are_checked_first() {
 }
 
 #[tokio::test]
-async fn programs_see_the_workspace_and_no_keys() {
-    let bench = Bench::new().config(json!({"dir": "shelf", "env": ["CARGO_PKG_NAME"]}));
+async fn custom_tools_receive_the_workspace_and_only_listed_variables() {
+    let engine = MockEngine::new().config(json!({"dir": "shelf", "env": ["CARGO_PKG_NAME"]}));
     let yaml = "name: show\ndescription: d\nentrypoint: show\n";
-    project_file(&bench, "tools/show/tool.yaml", yaml);
-    project_file(&bench, "tools/show/show", "#!/bin/sh\nenv\n");
-    let output = run(&bench, "show", json!({})).await;
+    project_file(&engine, "tools/show/tool.yaml", yaml);
+    project_file(&engine, "tools/show/show", "#!/bin/sh\nenv\n");
+    let output = run(&engine, "show", json!({})).await;
     let stdout = output["stdout"].as_str().unwrap();
     for name in ["GOONDAN_WORKSPACE", "FORGE_WORKSPACE"] {
         assert!(
-            stdout.contains(&format!("{name}={}\n", bench.work().display())),
+            stdout.contains(&format!("{name}={}\n", engine.work().display())),
             "{stdout}"
         );
     }
@@ -118,19 +118,19 @@ async fn programs_see_the_workspace_and_no_keys() {
 }
 
 #[tokio::test]
-async fn a_run_ends_in_time_or_when_it_is_cancelled() {
-    let bench = project();
+async fn a_custom_tool_run_ends_on_timeout_or_cancellation() {
+    let engine = project();
     project_file(
-        &bench,
+        &engine,
         "tools/slow/tool.yaml",
         "name: slow\ndescription: d\nentrypoint: slow\n",
     );
     project_file(
-        &bench,
+        &engine,
         "tools/slow/slow",
         "#!/bin/sh\ntouch started\nsleep 60\n",
     );
-    let output = bench
+    let output = engine
         .ok(
             "custom-tools__run",
             json!({"tool_name": "slow", "timeout": 1}),
@@ -140,18 +140,21 @@ async fn a_run_ends_in_time_or_when_it_is_cancelled() {
         (&output["timedOut"], &output["exitCode"]),
         (&json!(true), &json!(-1))
     );
-    std::fs::remove_file(bench.work().join("started")).unwrap();
-    let call = bench.err("custom-tools__run", json!({"tool_name": "slow"}));
+    std::fs::remove_file(engine.work().join("started")).unwrap();
+    let call = engine.err("custom-tools__run", json!({"tool_name": "slow"}));
     let cancel = async {
-        crate::bench::until("the start", || exists(bench.work().join("started"))).await;
-        bench.cancellation.cancel();
+        crate::mock_engine::until("the program to start", || {
+            exists(engine.work().join("started"))
+        })
+        .await;
+        engine.cancellation.cancel();
     };
     assert_eq!(tokio::join!(call, cancel).0.0, "E_TOOL_CANCELLED");
 }
 
 #[tokio::test]
-async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
-    let bench = project();
+async fn a_broken_tool_is_listed_with_a_reason_next_to_valid_tools() {
+    let engine = project();
     let broken = [
         (
             "no-program",
@@ -182,16 +185,16 @@ async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
         ),
     ];
     for (name, yaml, _) in broken {
-        project_file(&bench, &format!("tools/{name}/tool.yaml"), yaml);
+        project_file(&engine, &format!("tools/{name}/tool.yaml"), yaml);
     }
-    project_file(&bench, "tools/other-name/x.sh", "#!/bin/sh\n");
-    project_file(&bench, "tools/asleep/x.txt", "");
-    symlink("/bin/sh", bench.dir.path().join("tools/linked/out")).unwrap();
-    project_file(&bench, "tools/just-a-folder/readme", "");
-    // An agent can create a link to a place that it may not read.
-    project_file(&bench, "elsewhere/tool.yaml", GREET);
-    symlink("../elsewhere", bench.dir.path().join("tools/link")).unwrap();
-    let tools = list(&bench).await;
+    project_file(&engine, "tools/other-name/x.sh", "#!/bin/sh\n");
+    project_file(&engine, "tools/asleep/x.txt", "");
+    symlink("/bin/sh", engine.dir.path().join("tools/linked/out")).unwrap();
+    project_file(&engine, "tools/just-a-folder/readme", "");
+    // An agent can create a link to a directory that the agent may not read.
+    project_file(&engine, "elsewhere/tool.yaml", GREET);
+    symlink("../elsewhere", engine.dir.path().join("tools/link")).unwrap();
+    let tools = list(&engine).await;
     assert_eq!(tools.len(), broken.len() + 1);
     let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
     assert_eq!(
@@ -209,7 +212,7 @@ async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
             "{}",
             tool(name)
         );
-        let (code, message) = bench
+        let (code, message) = engine
             .err("custom-tools__run", json!({"tool_name": name}))
             .await;
         assert_eq!(code, "E_TOOL_CUSTOM_TOOL_BROKEN");
@@ -218,9 +221,9 @@ async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
 }
 
 #[tokio::test]
-async fn a_new_or_changed_tool_is_there_at_the_next_call() {
-    let bench = project();
-    let output = bench
+async fn a_new_or_changed_tool_is_available_at_the_next_call() {
+    let engine = project();
+    let output = engine
         .ok(
             "custom-tools__create",
             json!({"name": "shout", "description": "Shouts: \"hey\"", "template": "sh"}),
@@ -228,22 +231,29 @@ async fn a_new_or_changed_tool_is_there_at_the_next_call() {
         .await;
     assert_eq!(
         output["folder"],
-        json!(bench.dir.path().canonicalize().unwrap().join("tools/shout"))
+        json!(
+            engine
+                .dir
+                .path()
+                .canonicalize()
+                .unwrap()
+                .join("tools/shout")
+        )
     );
     assert_eq!(output["files"], json!(["tool.yaml", "shout.sh"]));
-    let shout = run(&bench, "shout", json!({})).await;
+    let shout = run(&engine, "shout", json!({})).await;
     assert_eq!(
         (&shout["exitCode"], &shout["stdout"]),
         (&json!(0), &json!("shout does nothing yet\n"))
     );
-    project_file(&bench, "tools/shout/shout.sh", "#!/bin/sh\necho HEY\n");
-    assert_eq!(run(&bench, "shout", json!({})).await["stdout"], "HEY\n");
-    let deleted = bench
+    project_file(&engine, "tools/shout/shout.sh", "#!/bin/sh\necho HEY\n");
+    assert_eq!(run(&engine, "shout", json!({})).await["stdout"], "HEY\n");
+    let deleted = engine
         .ok("custom-tools__delete", json!({"tool_name": "shout"}))
         .await;
     assert_eq!(deleted["deleted"], true);
-    assert!(!exists(bench.dir.path().join("tools/shout")));
-    assert_eq!(list(&bench).await.len(), 1);
+    assert!(!exists(engine.dir.path().join("tools/shout")));
+    assert_eq!(list(&engine).await.len(), 1);
 }
 
 #[cfg(target_os = "linux")]
@@ -254,25 +264,25 @@ async fn a_tool_can_be_created_in_a_directory_that_is_not_utf8() {
     let name = std::ffi::OsStr::from_bytes(b"bad\xff");
     std::fs::create_dir(home.path().join(name)).unwrap();
     std::os::unix::fs::symlink(name, home.path().join("tools")).unwrap();
-    let bench = Bench::new().config(json!({"dir": home.path().join("tools")}));
+    let engine = MockEngine::new().config(json!({"dir": home.path().join("tools")}));
     let create =
         json!({"name": "shout", "description": "Shouts", "template": "sh", "scope": "user"});
-    let created = bench.ok("custom-tools__create", create).await;
+    let created = engine.ok("custom-tools__create", create).await;
     let folder = created["folder"].as_str().unwrap();
     assert!(folder.ends_with("bad\u{FFFD}/shout"), "{folder}");
 }
 
 #[tokio::test]
-async fn every_template_makes_a_tool_that_is_understood() {
-    let bench = Bench::new().config(json!({"dir": "shelf"}));
+async fn every_template_creates_a_valid_tool() {
+    let engine = MockEngine::new().config(json!({"dir": "shelf"}));
     for template in ["go", "rust", "sh", "python"] {
         let name = format!("my-{template}");
         let args =
             json!({"name": name, "description": "Does: # odd \"things\"\n", "template": template});
-        let created = bench.ok("custom-tools__create", args).await;
+        let created = engine.ok("custom-tools__create", args).await;
         assert!(created["next"].as_array().unwrap().len() >= 3);
     }
-    for tool in list(&bench).await {
+    for tool in list(&engine).await {
         let built = ["my-sh", "my-python"].contains(&tool["name"].as_str().unwrap());
         assert_eq!(tool["available"], built, "{tool}");
         assert!(
@@ -283,15 +293,15 @@ async fn every_template_makes_a_tool_that_is_understood() {
 }
 
 #[tokio::test]
-async fn the_project_comes_before_the_other_folder() {
-    let bench = project();
+async fn project_tools_take_precedence_over_user_tools() {
+    let engine = project();
     for name in ["greet", "extra"] {
         let yaml = format!("name: {name}\ndescription: of the shelf\nentrypoint: x\n");
-        project_file(&bench, &format!("shelf/{name}/tool.yaml"), &yaml);
-        project_file(&bench, &format!("shelf/{name}/x"), "#!/bin/sh\n");
+        project_file(&engine, &format!("shelf/{name}/tool.yaml"), &yaml);
+        project_file(&engine, &format!("shelf/{name}/x"), "#!/bin/sh\n");
     }
-    let tools = list(&bench).await;
-    let told: Vec<_> = tools
+    let tools = list(&engine).await;
+    let listed: Vec<_> = tools
         .iter()
         .map(|tool| {
             (
@@ -301,15 +311,15 @@ async fn the_project_comes_before_the_other_folder() {
         })
         .collect();
     assert_eq!(
-        told,
+        listed,
         [("extra", "of the shelf"), ("greet", "Greets somebody")]
     );
 }
 
 #[tokio::test]
-async fn names_never_become_paths() {
-    let bench = project();
-    project_file(&bench, "outside/tool.yaml", GREET);
+async fn custom_tool_names_cannot_be_paths() {
+    let engine = project();
+    project_file(&engine, "outside/tool.yaml", GREET);
     for name in [
         "../greet",
         "../outside",
@@ -320,7 +330,7 @@ async fn names_never_become_paths() {
         "GREET",
     ] {
         for export in ["run", "delete"] {
-            let (code, message) = bench
+            let (code, message) = engine
                 .err(
                     &format!("custom-tools__{export}"),
                     json!({"tool_name": name}),
@@ -333,20 +343,20 @@ async fn names_never_become_paths() {
         }
         let args = json!({"name": name, "description": "d"});
         assert_eq!(
-            bench.err("custom-tools__create", args).await.0,
+            engine.err("custom-tools__create", args).await.0,
             "E_TOOL_INVALID_ARGS",
             "{name}"
         );
     }
-    assert!(exists(bench.dir.path().join("outside/tool.yaml")));
+    assert!(exists(engine.dir.path().join("outside/tool.yaml")));
 }
 
 #[tokio::test]
-async fn what_exists_is_not_overwritten_and_links_are_not_followed() {
-    let bench = project();
-    project_file(&bench, "tools/notes/readme", "mine");
+async fn create_keeps_existing_directories_and_delete_does_not_follow_links() {
+    let engine = project();
+    project_file(&engine, "tools/notes/readme", "mine");
     for name in ["greet", "notes"] {
-        let (code, _) = bench
+        let (code, _) = engine
             .err(
                 "custom-tools__create",
                 json!({"name": name, "description": "d"}),
@@ -355,21 +365,21 @@ async fn what_exists_is_not_overwritten_and_links_are_not_followed() {
         assert_eq!(code, "E_TOOL_CUSTOM_TOOL_EXISTS");
     }
     project_file(
-        &bench,
+        &engine,
         "elsewhere/tool.yaml",
         "name: linked\ndescription: d\nentrypoint: x\n",
     );
-    symlink("../elsewhere", bench.dir.path().join("tools/linked")).unwrap();
-    let (_, message) = bench
+    symlink("../elsewhere", engine.dir.path().join("tools/linked")).unwrap();
+    let (_, message) = engine
         .err("custom-tools__delete", json!({"tool_name": "linked"}))
         .await;
     assert!(message.contains("link"), "{message}");
-    assert!(exists(bench.dir.path().join("elsewhere/tool.yaml")));
+    assert!(exists(engine.dir.path().join("elsewhere/tool.yaml")));
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = project();
+async fn custom_tools_exports_reject_invalid_arguments() {
+    let engine = project();
     let bad = [
         ("create", json!({"name": "x"})),
         ("create", json!({"name": "X y", "description": "d"})),
@@ -385,7 +395,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("delete", with_unknown(json!({"tool_name": "greet"}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench
+        let (code, _) = engine
             .err(&format!("custom-tools__{export}"), args.clone())
             .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
@@ -394,22 +404,22 @@ async fn arguments_that_make_no_sense_are_refused() {
 
 /// The directory of a Forge installation works unchanged.
 #[tokio::test]
-async fn the_other_folder_may_be_anywhere() {
-    let bench = project();
-    let forge = bench.dir.path().join("home/.forge/tools");
+async fn the_user_tools_directory_can_be_anywhere() {
+    let engine = project();
+    let forge = engine.dir.path().join("home/.forge/tools");
     project_file(
-        &bench,
+        &engine,
         "home/.forge/tools/git-summarize/tool.yaml",
         "name: git-summarize\ndescription: d\nversion: 1.0.0\nentrypoint: git-summarize\nusage: |\n  u\nparameters: []\n",
     );
     project_file(
-        &bench,
+        &engine,
         "home/.forge/tools/git-summarize/git-summarize",
         "#!/bin/sh\necho done\n",
     );
-    let bench = bench.config(json!({"dir": Path::new(&forge)}));
+    let engine = engine.config(json!({"dir": Path::new(&forge)}));
     assert_eq!(
-        run(&bench, "git-summarize", json!({})).await["stdout"],
+        run(&engine, "git-summarize", json!({})).await["stdout"],
         "done\n"
     );
 }

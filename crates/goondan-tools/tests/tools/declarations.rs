@@ -7,15 +7,15 @@ use goondan_spec::kinds::{Permission, ToolEntry};
 use goondan_tools::{BuiltinTools, base_tools, docs};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, object, resource_of};
+use crate::mock_engine::{MockEngine, object, resource_of};
 
 #[test]
-fn the_declarations() {
+fn tool_declarations_match_the_snapshot() {
     insta::assert_json_snapshot!(base_tools());
 }
 
 #[test]
-fn names_are_sorted_unique_and_short_enough() {
+fn tool_names_are_sorted_unique_and_short() {
     let tools = base_tools();
     let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
     assert!(names.is_sorted());
@@ -31,7 +31,7 @@ fn names_are_sorted_unique_and_short_enough() {
 }
 
 #[test]
-fn schemas_are_plain_closed_and_described() {
+fn parameter_schemas_are_simple_closed_and_described() {
     for tool in base_tools() {
         for export in tool.exports.iter() {
             let name = format!("{}__{}", tool.name, export.name);
@@ -46,7 +46,7 @@ fn schemas_are_plain_closed_and_described() {
                     "{name}.{parameter}"
                 );
             }
-            // The schema for a model, without the formats for policies.
+            // The schema for models does not contain the formats for policies.
             let text = export.model_parameters().to_string();
             for noise in [
                 "$ref",
@@ -63,7 +63,7 @@ fn schemas_are_plain_closed_and_described() {
 }
 
 #[test]
-fn declared_defaults_fit_their_schema() {
+fn declared_defaults_match_their_schema() {
     for export in base_tools()
         .into_iter()
         .flat_map(|tool| Vec::from(tool.exports))
@@ -82,7 +82,7 @@ fn declared_defaults_fit_their_schema() {
 }
 
 #[test]
-fn the_reference_page_is_fresh() {
+fn the_tools_reference_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, docs::markdown()).unwrap();
@@ -90,12 +90,12 @@ fn the_reference_page_is_fresh() {
     let page = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         page == docs::markdown(),
-        "docs/tools.md is stale: UPDATE_DOCS=1 cargo test -p goondan-tools writes it anew"
+        "docs/tools.md is stale: UPDATE_DOCS=1 cargo test -p goondan-tools updates the file"
     );
 }
 
 #[tokio::test]
-async fn every_tool_opens_with_what_it_declares() {
+async fn every_tool_opens_with_its_declared_exports() {
     let tools = BuiltinTools::new();
     for declared in base_tools() {
         let entry = ToolEntry::Builtin(declared.name.clone());
@@ -109,7 +109,7 @@ async fn every_tool_opens_with_what_it_declares() {
 }
 
 #[tokio::test]
-async fn a_tool_that_cannot_be_opened_says_what_to_do() {
+async fn a_tool_that_cannot_be_opened_suggests_a_fix() {
     let open = async |entry, config| {
         BuiltinTools::new()
             .open(&resource_of("mine", entry, object(config)), ".".as_ref())
@@ -138,7 +138,7 @@ async fn a_tool_that_cannot_be_opened_says_what_to_do() {
 /// Tools that write without writing files of the project or the working directory.
 const TOOLS_WITHOUT_FILES: [&str; 2] = ["automation__cron", "sessions__send"];
 
-/// Returns calls of the tools that build the path of a file from a name.
+/// Returns calls of tools that build file paths from names.
 fn calls_with_named_files() -> Vec<(&'static str, Value)> {
     vec![
         (
@@ -165,7 +165,7 @@ fn calls_with_named_files() -> Vec<(&'static str, Value)> {
 /// A new tool that writes files states them in arguments with a path format, or in
 /// `ToolOperation::written_files`. Otherwise it could write a protected file without an approval.
 #[tokio::test]
-async fn every_tool_that_writes_files_names_them() {
+async fn every_tool_that_writes_files_declares_their_paths() {
     let calls = calls_with_named_files();
     for tool in base_tools() {
         for export in tool.exports.iter() {
@@ -182,21 +182,21 @@ async fn every_tool_that_writes_files_names_them() {
             );
         }
     }
-    let bench = Bench::new();
-    let old = bench.dir.path().join("tools/old");
+    let engine = MockEngine::new();
+    let old = engine.dir.path().join("tools/old");
     std::fs::create_dir_all(old.join("deep")).unwrap();
     for (path, text) in [("tool.yaml", "name: old\n"), ("deep/notes.md", "")] {
         std::fs::write(old.join(path), text).unwrap();
     }
-    std::fs::create_dir_all(bench.dir.path().join(".squad/agents/fenster")).unwrap();
+    std::fs::create_dir_all(engine.dir.path().join(".squad/agents/fenster")).unwrap();
     for (name, arguments) in calls {
-        let (spec, handler) = bench.open(name).await;
+        let (spec, handler) = engine.open(name).await;
         let written = handler
-            .written_files(&bench.context(), &object(arguments))
+            .written_files(&engine.context(), &object(arguments))
             .await;
         assert!(!written.is_empty(), "{name}");
         for file in written {
-            assert!(file.path.starts_with(bench.dir.path()), "{name}: {file:?}");
+            assert!(file.path.starts_with(engine.dir.path()), "{name}: {file:?}");
             let properties = &spec.parameters["properties"];
             let is_argument = |argument: &str| properties.get(argument).is_some();
             assert!(

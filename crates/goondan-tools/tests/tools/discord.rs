@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 use wiremock::matchers::{method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::bench::{Bench, with_unknown};
 use crate::chat::{TOKEN, parts, platform_of};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 fn message(id: &str, content: &str) -> Value {
     json!({
@@ -20,7 +20,7 @@ fn message(id: &str, content: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_bot_of_discord_speaks_and_reads() {
+async fn discord_exports_send_the_expected_requests() {
     let calls = json!({"parse": ["users"]});
     let rows = [
         (
@@ -71,30 +71,32 @@ async fn a_bot_of_discord_speaks_and_reads() {
             message("9", "hi"),
         ),
     ];
-    let (server, bench) = platform_of(&rows).await;
+    let (server, engine) = platform_of(&rows).await;
     let send = json!({"channelId": "5", "text": "**hi** <@77> <b>", "replyToMessageId": "3", "silent": true, "suppressEmbeds": true});
-    let sent = bench.ok("discord__send", send).await;
+    let sent = engine.ok("discord__send", send).await;
     assert_eq!(
         sent,
         json!({"ok": true, "channelId": "5", "messageId": "9", "text": "hi"})
     );
-    let one = json!({"channelId": "5", "messageId": "9"});
+    let message_ids = json!({"channelId": "5", "messageId": "9"});
     let with = |more: Value| {
-        let mut args = one.clone();
+        let mut args = message_ids.clone();
         args.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         args
     };
     assert_eq!(
-        bench.ok("discord__edit", with(json!({"text": "ho"}))).await["edited"],
+        engine
+            .ok("discord__edit", with(json!({"text": "ho"})))
+            .await["edited"],
         true
     );
     assert_eq!(
-        bench.ok("discord__delete", one.clone()).await["deleted"],
+        engine.ok("discord__delete", message_ids.clone()).await["deleted"],
         true
     );
-    let reacted = bench
+    let reacted = engine
         .ok(
             "discord__react",
             with(json!({"emojis": ["👍", "<:party:77>", "👍"]})),
@@ -102,7 +104,7 @@ async fn a_bot_of_discord_speaks_and_reads() {
         .await;
     assert_eq!(reacted["emojis"], json!(["👍", "party:77"]));
     assert_eq!(
-        bench
+        engine
             .ok(
                 "discord__react",
                 with(json!({"emoji": "👍", "remove": true}))
@@ -111,17 +113,19 @@ async fn a_bot_of_discord_speaks_and_reads() {
         true
     );
     assert_eq!(
-        bench.ok("discord__typing", json!({"channelId": "5"})).await["ok"],
+        engine
+            .ok("discord__typing", json!({"channelId": "5"}))
+            .await["ok"],
         true
     );
     assert_eq!(
-        bench
+        engine
             .ok("discord__startThread", with(json!({"name": "More"})))
             .await["threadId"],
         "90"
     );
-    let read = bench.ok("discord__read", one.clone()).await;
-    let wanted = json!({
+    let read = engine.ok("discord__read", message_ids.clone()).await;
+    let expected = json!({
         "messageId": "9", "author": {"id": "7", "username": "ada", "name": "Ada"}, "text": "hi",
         "sentAt": "2026-01-02T03:04:05.000000+00:00",
         "files": [{
@@ -129,7 +133,7 @@ async fn a_bot_of_discord_speaks_and_reads() {
         }],
         "reactions": [{"emoji": "👍", "count": 2}],
     });
-    assert_eq!(read["messages"], json!([wanted]));
+    assert_eq!(read["messages"], json!([expected]));
     let requests = server.received_requests().await.unwrap();
     assert_eq!(requests.len(), 9);
     assert!(
@@ -147,8 +151,8 @@ async fn a_bot_of_discord_speaks_and_reads() {
 }
 
 #[tokio::test]
-async fn messages_of_discord_come_a_page_at_a_time() {
-    let (server, bench) = platform_of(&[]).await;
+async fn discord_read_returns_one_page_of_messages() {
+    let (server, engine) = platform_of(&[]).await;
     Mock::given(method("GET"))
         .and(path("/channels/5/messages"))
         .and(query_param("before", "9"))
@@ -158,7 +162,7 @@ async fn messages_of_discord_come_a_page_at_a_time() {
         )
         .mount(&server)
         .await;
-    let page = bench
+    let page = engine
         .ok(
             "discord__read",
             json!({"channelId": "5", "before": "9", "limit": 2}),
@@ -171,16 +175,16 @@ async fn messages_of_discord_come_a_page_at_a_time() {
 }
 
 #[tokio::test]
-async fn files_go_to_discord_and_come_from_there() {
+async fn discord_uploads_and_downloads_files() {
     let rows = [(
         "POST",
         "/channels/5/messages",
         Value::Null,
         message("9", ""),
     )];
-    let (server, bench) = platform_of(&rows).await;
-    bench.write("plan.txt", "a plan");
-    let sent = bench
+    let (server, engine) = platform_of(&rows).await;
+    engine.write("plan.txt", "a plan");
+    let sent = engine
         .ok(
             "discord__sendFile",
             json!({"channelId": "5", "path": "plan.txt", "text": "look"}),
@@ -191,10 +195,10 @@ async fn files_go_to_discord_and_come_from_there() {
         json!({"ok": true, "channelId": "5", "messageId": "9", "name": "plan.txt", "sizeBytes": 6})
     );
     let requests = server.received_requests().await.unwrap();
-    let [told, file] = parts(&requests[0]).try_into().unwrap();
-    let told_json: Value = serde_json::from_str(&told.1).unwrap();
+    let [payload, file] = parts(&requests[0]).try_into().unwrap();
+    let payload_value: Value = serde_json::from_str(&payload.1).unwrap();
     assert_eq!(
-        (told.0.as_str(), &told_json["content"]),
+        (payload.0.as_str(), &payload_value["content"]),
         ("payload_json", &json!("look"))
     );
     assert_eq!(file, ("files[0]".to_owned(), "a plan".to_owned()));
@@ -204,14 +208,14 @@ async fn files_go_to_discord_and_come_from_there() {
         .mount(&server)
         .await;
     let url = format!("{}/attachments/5/8/a.txt", server.uri());
-    let got = bench
+    let got = engine
         .ok(
             "discord__downloadFile",
             json!({"url": url, "savePath": "in/a.txt"}),
         )
         .await;
     assert_eq!(
-        (&got["sizeBytes"], bench.read("in/a.txt").as_str()),
+        (&got["sizeBytes"], engine.read("in/a.txt").as_str()),
         (&json!(4), "text")
     );
     let requests = server.received_requests().await.unwrap();
@@ -221,14 +225,14 @@ async fn files_go_to_discord_and_come_from_there() {
             .unwrap()
             .headers
             .contains_key("authorization"),
-        "nobody needs to see the token"
+        "the download must not send the token"
     );
     for url in [
         "https://cdn.discordapp.com.evil.example/a",
         "http://cdn.discordapp.com/a",
         "http://169.254.169.254/",
     ] {
-        let (code, text) = bench
+        let (code, text) = engine
             .err("discord__downloadFile", json!({"url": url}))
             .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{text}");
@@ -236,14 +240,14 @@ async fn files_go_to_discord_and_come_from_there() {
 }
 
 #[tokio::test]
-async fn what_discord_refuses_and_what_makes_no_sense_is_told() {
-    let (server, bench) = platform_of(&[]).await;
-    let no = json!({"message": "Missing Access", "code": 50001});
+async fn discord_reports_refusals_and_rejects_invalid_arguments() {
+    let (server, engine) = platform_of(&[]).await;
+    let refusal = json!({"message": "Missing Access", "code": 50001});
     Mock::given(path("/channels/5/messages"))
-        .respond_with(ResponseTemplate::new(403).set_body_json(no))
+        .respond_with(ResponseTemplate::new(403).set_body_json(refusal))
         .mount(&server)
         .await;
-    let (code, text) = bench
+    let (code, text) = engine
         .err("discord__send", json!({"channelId": "5", "text": "x"}))
         .await;
     assert_eq!(
@@ -295,16 +299,16 @@ async fn what_discord_refuses_and_what_makes_no_sense_is_told() {
         ),
     ];
     for (tool, args) in cases {
-        let (code, text) = bench.err(tool, args).await;
+        let (code, text) = engine.err(tool, args).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{tool}: {text}");
     }
     let environment = [("DISCORD_BOT_TOKEN".to_owned(), TOKEN.to_owned())]
         .into_iter()
         .collect();
-    let bench = Bench::new()
+    let engine = MockEngine::new()
         .config(json!({"apiBaseUrl": "https://evil.example"}))
         .environment(environment);
-    let (code, text) = bench
+    let (code, text) = engine
         .err("discord__send", json!({"channelId": "5", "text": "x"}))
         .await;
     assert_eq!(
@@ -315,7 +319,7 @@ async fn what_discord_refuses_and_what_makes_no_sense_is_told() {
 }
 
 #[tokio::test]
-async fn a_long_text_becomes_several_messages() {
+async fn discord_splits_long_text_into_several_messages() {
     let server = MockServer::start().await;
     Mock::given(method("POST"))
         .and(path("/channels/5/messages"))
@@ -325,10 +329,10 @@ async fn a_long_text_becomes_several_messages() {
         .await;
     let config =
         json!({"token": {"value": "t"}, "apiBaseUrl": server.uri(), "allowHosts": ["127.0.0.1"]});
-    let bench = Bench::new().config(config);
+    let engine = MockEngine::new().config(config);
     let text = "word ".repeat(1_000);
     let send = json!({"channelId": "5", "text": text, "replyToMessageId": "3"});
-    let sent = bench.ok("discord__send", send).await;
+    let sent = engine.ok("discord__send", send).await;
     assert_eq!(sent["allMessageIds"], json!(["9", "9", "9"]));
     let requests = server.received_requests().await.unwrap();
     let bodies: Vec<Value> = requests
@@ -337,7 +341,11 @@ async fn a_long_text_becomes_several_messages() {
         .collect();
     let is_reply = |body: &Value| body.get("message_reference").is_some();
     let replies: Vec<bool> = bodies.iter().map(is_reply).collect();
-    assert_eq!(replies, [true, false, false], "only the first one answers");
+    assert_eq!(
+        replies,
+        [true, false, false],
+        "only the first message is a reply"
+    );
     let contents = bodies.iter().map(|body| body["content"].as_str().unwrap());
     let sent_text = contents.collect::<Vec<_>>().join(" ");
     assert_eq!(sent_text, text.trim_end());

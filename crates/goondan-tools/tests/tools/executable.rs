@@ -5,16 +5,16 @@ use goondan_spec::kinds::{Permission, ToolEntry};
 use goondan_tools::ExecutableTools;
 use serde_json::json;
 
-use crate::bench::{Bench, object, resource_of};
 use crate::custom_tools::project_file;
+use crate::mock_engine::{MockEngine, object, resource_of};
 
 #[tokio::test]
-async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
-    let bench = Bench::new();
+async fn a_directory_with_a_tool_yaml_is_a_tool_with_one_export() {
+    let engine = MockEngine::new();
     let yaml = "name: greet\ndescription: Greets.\nentrypoint: run.sh\nparameters: [{name: who, required: true}]\n";
-    project_file(&bench, "tools/greet/tool.yaml", yaml);
+    project_file(&engine, "tools/greet/tool.yaml", yaml);
     project_file(
-        &bench,
+        &engine,
         "tools/greet/run.sh",
         "#!/bin/sh\necho \"hi $1\"\nexit 2\n",
     );
@@ -24,11 +24,11 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
         object(json!({})),
     );
     let set = ExecutableTools::default()
-        .open(&tool, bench.dir.path())
+        .open(&tool, engine.dir.path())
         .await
         .unwrap();
     let [(spec, handler)] = set.exports.as_slice() else {
-        panic!("there is one export")
+        panic!("expected one export")
     };
     assert_eq!(
         (spec.name.as_str(), spec.description.as_str()),
@@ -36,7 +36,7 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
     );
     assert!(spec.permissions.contains(&Permission::Execute));
     let output = handler
-        .call(&bench.context(), object(json!({"who": "Ann; ls"})))
+        .call(&engine.context(), object(json!({"who": "Ann; ls"})))
         .await
         .unwrap()
         .output;
@@ -45,18 +45,18 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
         (&json!("hi --who=Ann; ls\n"), &json!(2))
     );
     let error = handler
-        .call(&bench.context(), object(json!({"whom": 1})))
+        .call(&engine.context(), object(json!({"whom": 1})))
         .await
         .unwrap_err();
     assert_eq!(error.code.as_deref(), Some("E_TOOL_INVALID_ARGS"));
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why() {
-    let bench = Bench::new();
-    project_file(&bench, "tools/empty/tool.yaml", "");
+async fn opening_an_invalid_executable_tool_reports_the_reason() {
+    let engine = MockEngine::new();
+    project_file(&engine, "tools/empty/tool.yaml", "");
     project_file(
-        &bench,
+        &engine,
         "tools/unbuilt/tool.yaml",
         "name: x\ndescription: d\nentrypoint: x\n",
     );
@@ -89,7 +89,7 @@ async fn what_cannot_be_opened_says_why() {
     ];
     for (entry, config, words) in cases {
         let error = ExecutableTools::default()
-            .open(&resource_of("x", entry, object(config)), bench.dir.path())
+            .open(&resource_of("x", entry, object(config)), engine.dir.path())
             .await
             .err()
             .unwrap();

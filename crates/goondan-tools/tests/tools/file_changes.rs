@@ -9,7 +9,7 @@ use goondan_spec::kinds::Permission;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, exists, object};
+use crate::mock_engine::{MockEngine, exists, object};
 
 /// A change of one file by a tool call.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ fn is_serializable(
 }
 
 fn change() -> impl Strategy<Value = FileChange> {
-    // No old text is a part of another line.
+    // No old text is part of another line.
     let line = || prop::sample::select(vec!["one", "two", "three"]);
     let text = || prop::sample::select(vec!["four\n", "one\ntwo\n", "five\nthree\n"]);
     let file = || 0..NAMES.len();
@@ -147,13 +147,13 @@ fn change() -> impl Strategy<Value = FileChange> {
 
 /// Runs all calls at the same time, each in its own conversation.
 async fn run_at_once(
-    bench: &Bench,
+    engine: &MockEngine,
     calls: Vec<(&str, Value)>,
 ) -> Vec<Result<ToolOutput, HandlerError>> {
     let mut running = Vec::new();
     for (index, (tool, args)) in calls.into_iter().enumerate() {
-        let (_, handler) = bench.open(tool).await;
-        let context = conversation(bench, &format!("key-{index}"));
+        let (_, handler) = engine.open(tool).await;
+        let context = conversation(engine, &format!("key-{index}"));
         running.push(tokio::spawn(async move {
             let handler: Arc<dyn ToolHandler> = handler;
             handler.call(&context, object(args)).await
@@ -163,42 +163,42 @@ async fn run_at_once(
     results.into_iter().map(Result::unwrap).collect()
 }
 
-fn conversation(bench: &Bench, key: &str) -> ToolContext {
+fn conversation(engine: &MockEngine, key: &str) -> ToolContext {
     ToolContext {
         instance_key: key.to_owned(),
         granted: [Permission::Read, Permission::Write].into(),
-        ..bench.context()
+        ..engine.context()
     }
 }
 
-fn files_of(bench: &Bench) -> Files {
+fn files_of(engine: &MockEngine) -> Files {
     let present = NAMES
         .into_iter()
-        .filter(|name| exists(bench.work().join(name)));
-    present.map(|name| (name, bench.read(name))).collect()
+        .filter(|name| exists(engine.work().join(name)));
+    present.map(|name| (name, engine.read(name))).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every set of simultaneous calls has the effect of some order of the calls.
+    /// Every set of concurrent calls has the effect of some serial order of the calls.
     #[test]
-    fn simultaneous_changes_equal_a_serial_order(
+    fn concurrent_changes_are_serializable(
         changes in prop::collection::vec(change(), 2..=6),
         present in prop::collection::vec(any::<bool>(), NAMES.len()),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let bench = Bench::new();
+        let engine = MockEngine::new();
         let mut start = Files::new();
         for (name, _) in NAMES.into_iter().zip(present).filter(|(_, present)| *present) {
-            bench.write(name, "one\ntwo\nthree\n");
+            engine.write(name, "one\ntwo\nthree\n");
             start.insert(name, "one\ntwo\nthree\n".to_owned());
         }
         let calls = changes.iter().map(FileChange::call).collect();
-        let results = runtime.block_on(run_at_once(&bench, calls));
+        let results = runtime.block_on(run_at_once(&engine, calls));
         let outcomes: Vec<(FileChange, bool)> =
             changes.into_iter().zip(results.iter().map(Result::is_ok)).collect();
-        let end = files_of(&bench);
+        let end = files_of(&engine);
         prop_assert!(
             is_serializable(&start, &outcomes, &end, &mut Vec::new()),
             "{:?} gives {:?} and {:?}", outcomes, end, results
@@ -207,14 +207,14 @@ proptest! {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_edit_is_lost_under_any_name_of_the_file() {
+async fn concurrent_edits_through_different_paths_are_not_lost() {
     for _ in 0..20 {
-        let bench = Bench::new();
+        let engine = MockEngine::new();
         let lines: String = (0..8).map(|index| format!("line{index}.\n")).collect();
-        bench.write("sub/a.txt", &lines);
+        engine.write("sub/a.txt", &lines);
         let names = ["sub/a.txt", "./sub/a.txt", "sub/../sub/a.txt", "link"];
         #[cfg(unix)]
-        std::os::unix::fs::symlink("sub/a.txt", bench.work().join("link")).unwrap();
+        std::os::unix::fs::symlink("sub/a.txt", engine.work().join("link")).unwrap();
         #[cfg(not(unix))]
         let names = &names[..3];
         let calls = (0..8).map(|index| {
@@ -225,46 +225,46 @@ async fn no_edit_is_lost_under_any_name_of_the_file() {
             });
             ("fs__edit", args)
         });
-        let results = run_at_once(&bench, calls.collect()).await;
+        let results = run_at_once(&engine, calls.collect()).await;
         assert!(results.iter().all(Result::is_ok), "{results:?}");
-        assert_eq!(bench.read("sub/a.txt"), lines.to_uppercase());
+        assert_eq!(engine.read("sub/a.txt"), lines.to_uppercase());
     }
 }
 
 /// Calls a tool in a conversation.
 async fn call_in(
-    bench: &Bench,
+    engine: &MockEngine,
     key: &str,
     tool: &str,
     args: Value,
 ) -> Result<ToolOutput, HandlerError> {
-    let (_, handler) = bench.open(tool).await;
-    handler.call(&conversation(bench, key), object(args)).await
+    let (_, handler) = engine.open(tool).await;
+    handler.call(&conversation(engine, key), object(args)).await
 }
 
-/// Lets `reader` read a file with `one`, which `writer` then changes to `two`.
-async fn change_after_read(bench: &Bench) {
-    bench.write("notes.md", "one\n");
+/// Creates a file with `one`, reads it as `reader`, and changes it to `two` as `writer`.
+async fn change_after_read(engine: &MockEngine) {
+    engine.write("notes.md", "one\n");
     let read = json!({"path": "notes.md"});
-    call_in(bench, "reader", "file-system__read", read)
+    call_in(engine, "reader", "file-system__read", read)
         .await
         .unwrap();
     let write = json!({"path": "notes.md", "content": "two\n"});
-    call_in(bench, "writer", "file-system__write", write)
+    call_in(engine, "writer", "file-system__write", write)
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn a_write_after_a_foreign_change_is_refused_once() {
-    let bench = Bench::new();
-    bench.write("notes.md", "one\ntwo\n");
+async fn a_write_after_a_change_by_another_conversation_is_rejected_once() {
+    let engine = MockEngine::new();
+    engine.write("notes.md", "one\ntwo\n");
     let read = json!({"path": "notes.md", "offset": 0});
-    call_in(&bench, "reader", "fs__read", read).await.unwrap();
+    call_in(&engine, "reader", "fs__read", read).await.unwrap();
     let edit = json!({"path": "notes.md", "old_text": "two", "new_text": "zwei"});
-    call_in(&bench, "writer", "fs__edit", edit).await.unwrap();
+    call_in(&engine, "writer", "fs__edit", edit).await.unwrap();
     let own = json!({"path": "notes.md", "content": "one\ntwo\nthree\n"});
-    let error = call_in(&bench, "reader", "fs__write", own.clone())
+    let error = call_in(&engine, "reader", "fs__write", own.clone())
         .await
         .unwrap_err();
     assert_eq!(error.code.as_deref(), Some("E_TOOL_STALE"));
@@ -274,91 +274,98 @@ async fn a_write_after_a_foreign_change_is_refused_once() {
             && error.message.ends_with("Nothing was changed"),
         "{error}"
     );
-    assert_eq!(bench.read("notes.md"), "one\nzwei\n");
+    assert_eq!(engine.read("notes.md"), "one\nzwei\n");
     // The error showed the change, so the repeated call may write.
-    call_in(&bench, "reader", "fs__write", own).await.unwrap();
-    assert_eq!(bench.read("notes.md"), "one\ntwo\nthree\n");
+    call_in(&engine, "reader", "fs__write", own).await.unwrap();
+    assert_eq!(engine.read("notes.md"), "one\ntwo\nthree\n");
 }
 
 #[tokio::test]
 async fn own_changes_and_unread_files_are_not_stale() {
-    let bench = Bench::new();
-    bench.write("notes.md", "one\n");
+    let engine = MockEngine::new();
+    engine.write("notes.md", "one\n");
     let write = |content: &str| json!({"path": "notes.md", "content": content});
     for key in ["first", "second"] {
-        call_in(&bench, key, "fs__write", write(key)).await.unwrap();
+        call_in(&engine, key, "fs__write", write(key))
+            .await
+            .unwrap();
     }
-    let error = call_in(&bench, "first", "fs__write", write("x")).await;
+    let error = call_in(&engine, "first", "fs__write", write("x")).await;
     assert_eq!(error.unwrap_err().code.as_deref(), Some("E_TOOL_STALE"));
-    call_in(&bench, "second", "fs__write", write("y"))
+    call_in(&engine, "second", "fs__write", write("y"))
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn stale_writes_can_be_allowed_with_a_warning_or_without() {
+async fn the_stale_write_policy_can_warn_or_allow() {
     for (policy, has_warning) in [("warn", true), ("allow", false)] {
-        let bench = Bench::new().config(json!({"staleWrites": policy}));
-        bench.write("notes.md", "one\n");
+        let engine = MockEngine::new().config(json!({"staleWrites": policy}));
+        engine.write("notes.md", "one\n");
         let read = json!({"path": "notes.md", "offset": 0});
-        call_in(&bench, "reader", "fs__read", read).await.unwrap();
+        call_in(&engine, "reader", "fs__read", read).await.unwrap();
         let write = |content: &str| json!({"path": "notes.md", "content": content});
-        call_in(&bench, "writer", "fs__write", write("two\n"))
+        call_in(&engine, "writer", "fs__write", write("two\n"))
             .await
             .unwrap();
         let patch = "*** Begin Patch\n*** Update File: notes.md\n@@\n-two\n+2\n*** End Patch";
-        let done = call_in(&bench, "reader", "fs__apply_patch", json!({"patch": patch}))
-            .await
-            .unwrap();
+        let done = call_in(
+            &engine,
+            "reader",
+            "fs__apply_patch",
+            json!({"patch": patch}),
+        )
+        .await
+        .unwrap();
         assert_eq!(done.output["warning"].is_string(), has_warning, "{done:?}");
-        assert_eq!(bench.read("notes.md"), "2\n");
+        assert_eq!(engine.read("notes.md"), "2\n");
     }
 }
 
 #[tokio::test]
-async fn an_append_shows_a_foreign_change() {
-    let bench = Bench::new();
-    change_after_read(&bench).await;
+async fn an_append_warns_about_a_change_by_another_conversation() {
+    let engine = MockEngine::new();
+    change_after_read(&engine).await;
     let append = json!({"path": "notes.md", "content": "three\n", "append": true});
-    let done = call_in(&bench, "reader", "file-system__write", append)
+    let done = call_in(&engine, "reader", "file-system__write", append)
         .await
         .unwrap();
     let warning = done.output["warning"].as_str().unwrap_or_default();
     assert!(warning.contains("-one\n+two"), "{done:?}");
-    assert_eq!(bench.read("notes.md"), "two\nthree\n");
+    assert_eq!(engine.read("notes.md"), "two\nthree\n");
 }
 
 #[tokio::test]
-async fn an_append_to_an_unreadable_file_hides_no_foreign_change() {
-    let bench = Bench::new();
-    change_after_read(&bench).await;
-    bench.write("notes.md", b"\xff\x01");
+async fn an_append_to_a_binary_file_does_not_clear_the_stale_state() {
+    let engine = MockEngine::new();
+    change_after_read(&engine).await;
+    engine.write("notes.md", b"\xff\x01");
     let append = json!({"path": "notes.md", "content": "x", "append": true});
-    call_in(&bench, "reader", "file-system__write", append)
+    call_in(&engine, "reader", "file-system__write", append)
         .await
         .unwrap();
-    bench.write("notes.md", "two\n");
+    engine.write("notes.md", "two\n");
     let write = json!({"path": "notes.md", "content": "three\n"});
-    let error = call_in(&bench, "reader", "fs__write", write).await;
+    let error = call_in(&engine, "reader", "fs__write", write).await;
     assert_eq!(error.unwrap_err().code.as_deref(), Some("E_TOOL_STALE"));
 }
 
-/// Another program replaces the file again and again while a conversation reads it. If the conversation got the old
-/// contents, its next write is refused; otherwise it is not.
+/// Another program repeatedly replaces the file while a conversation reads it. The next write of
+/// the conversation is rejected only if the read returned the old contents.
 #[tokio::test]
-async fn the_guard_compares_the_contents_that_the_reader_got() {
+async fn the_stale_write_guard_compares_the_contents_that_were_read() {
     use std::sync::atomic::{AtomicBool, Ordering};
     for tool in ["fs__read", "file-system__read"]
         .into_iter()
         .cycle()
         .take(60)
     {
-        let bench = Bench::new();
+        let engine = MockEngine::new();
         let write = |content: &str| json!({"path": "notes.md", "content": content});
-        call_in(&bench, "writer", "fs__write", write("new\n"))
+        call_in(&engine, "writer", "fs__write", write("new\n"))
             .await
             .unwrap();
-        let (draft, file) = (bench.work().join("draft"), bench.work().join("notes.md"));
+        let (draft, file) = (engine.work().join("draft"), engine.work().join("notes.md"));
         let is_over = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&is_over);
         let replacing = std::thread::spawn(move || {
@@ -370,11 +377,11 @@ async fn the_guard_compares_the_contents_that_the_reader_got() {
             }
         });
         let read = json!({"path": "notes.md"});
-        let read = call_in(&bench, "reader", tool, read).await;
+        let read = call_in(&engine, "reader", tool, read).await;
         is_over.store(true, Ordering::Relaxed);
         replacing.join().unwrap();
         let got_old = read.unwrap().output.to_string().contains("old");
-        let written = call_in(&bench, "reader", "fs__write", write("mine\n")).await;
+        let written = call_in(&engine, "reader", "fs__write", write("mine\n")).await;
         assert_eq!(written.is_err(), got_old, "{tool}: {written:?}");
     }
 }
@@ -387,79 +394,81 @@ mod links {
 
     #[tokio::test]
     async fn deleting_a_link_keeps_its_target() {
-        let bench = Bench::new();
-        bench.write("real/x.txt", "keep\n");
+        let engine = MockEngine::new();
+        engine.write("real/x.txt", "keep\n");
         let links = [
             ("l.txt", "real/x.txt"),
             ("dangling", "nowhere"),
             ("out", "/etc/passwd"),
         ];
         for (name, target) in links {
-            symlink(target, bench.work().join(name)).unwrap();
+            symlink(target, engine.work().join(name)).unwrap();
             let patch = format!("*** Begin Patch\n*** Delete File: {name}\n*** End Patch");
-            bench.ok("fs__apply_patch", json!({"patch": patch})).await;
-            assert!(!exists(bench.work().join(name)), "{name}");
+            engine.ok("fs__apply_patch", json!({"patch": patch})).await;
+            assert!(!exists(engine.work().join(name)), "{name}");
         }
-        assert_eq!(bench.read("real/x.txt"), "keep\n");
+        assert_eq!(engine.read("real/x.txt"), "keep\n");
     }
 
     #[tokio::test]
     async fn a_failed_patch_restores_a_deleted_link() {
-        let bench = Bench::new();
-        bench.write("real.txt", "keep\n");
-        bench.write("file", "in the way");
-        symlink("real.txt", bench.work().join("link")).unwrap();
+        let engine = MockEngine::new();
+        engine.write("real.txt", "keep\n");
+        engine.write("file", "in the way");
+        symlink("real.txt", engine.work().join("link")).unwrap();
         let patch =
             "*** Begin Patch\n*** Delete File: link\n*** Add File: file/new\n+x\n*** End Patch";
-        bench.err("fs__apply_patch", json!({"patch": patch})).await;
+        engine.err("fs__apply_patch", json!({"patch": patch})).await;
         assert_eq!(
-            bench.work().join("link").read_link().unwrap().to_str(),
+            engine.work().join("link").read_link().unwrap().to_str(),
             Some("real.txt")
         );
     }
 
     #[tokio::test]
-    async fn moving_a_link_is_refused() {
-        let bench = Bench::new();
-        bench.write("real.txt", "keep\n");
-        symlink("real.txt", bench.work().join("link")).unwrap();
+    async fn moving_a_symbolic_link_is_rejected() {
+        let engine = MockEngine::new();
+        engine.write("real.txt", "keep\n");
+        symlink("real.txt", engine.work().join("link")).unwrap();
         let patch = "*** Begin Patch\n*** Update File: link\n*** Move to: new\n*** End Patch";
-        let (code, message) = bench.err("fs__apply_patch", json!({"patch": patch})).await;
+        let (code, message) = engine.err("fs__apply_patch", json!({"patch": patch})).await;
         assert_eq!(code, "E_TOOL_PATCH");
         assert!(message.contains("symbolic link"), "{message}");
-        assert_eq!(bench.read("real.txt"), "keep\n");
+        assert_eq!(engine.read("real.txt"), "keep\n");
     }
 
     #[tokio::test]
-    async fn all_names_of_a_file_keep_the_same_contents() {
-        let bench = Bench::new();
-        bench.write("one", "hello\nworld\n");
-        std::fs::hard_link(bench.work().join("one"), bench.work().join("two")).unwrap();
+    async fn edits_preserve_hard_links() {
+        let engine = MockEngine::new();
+        engine.write("one", "hello\nworld\n");
+        std::fs::hard_link(engine.work().join("one"), engine.work().join("two")).unwrap();
         let edit = json!({"path": "one", "old_text": "world", "new_text": "there, everyone"});
-        bench.ok("fs__edit", edit).await;
-        assert_eq!(bench.read("two"), "hello\nthere, everyone\n");
+        engine.ok("fs__edit", edit).await;
+        assert_eq!(engine.read("two"), "hello\nthere, everyone\n");
         let write = json!({"path": "two", "content": "x\n"});
-        bench.ok("fs__write", write).await;
-        assert_eq!(bench.read("one"), "x\n");
+        engine.ok("fs__write", write).await;
+        assert_eq!(engine.read("one"), "x\n");
         assert_eq!(
-            std::fs::metadata(bench.work().join("one")).unwrap().nlink(),
+            std::fs::metadata(engine.work().join("one"))
+                .unwrap()
+                .nlink(),
             2
         );
     }
 
     #[tokio::test]
-    async fn names_that_are_not_utf8_are_shown() {
+    async fn non_utf8_names_are_shown_with_replacement_characters() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt as _;
-        let bench = Bench::new();
-        let folder = bench.work().join(OsStr::from_bytes(b"bad\xff"));
+        let engine = MockEngine::new();
+        let folder = engine.work().join(OsStr::from_bytes(b"bad\xff"));
         if std::fs::create_dir(&folder).is_err() {
             // Some file systems accept only UTF-8.
             return;
         }
         std::fs::write(folder.join(OsStr::from_bytes(b"x\xff.txt")), "one\n").unwrap();
         std::fs::write(folder.join("y.txt"), "one\n").unwrap();
-        symlink(&folder, bench.work().join("link")).unwrap();
+        symlink(&folder, engine.work().join("link")).unwrap();
         let calls = [
             ("fs__glob", json!({"pattern": "*.txt", "path": "."})),
             ("fs__ls", json!({"path": "link"})),
@@ -482,7 +491,7 @@ mod links {
             ("file-system__mkdir", json!({"path": "link/sub"})),
         ];
         for (tool, args) in calls {
-            let output = bench.ok(tool, args).await;
+            let output = engine.ok(tool, args).await;
             assert!(
                 output.to_string().contains("bad\u{FFFD}"),
                 "{tool}: {output}"

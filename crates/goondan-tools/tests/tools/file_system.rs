@@ -1,13 +1,13 @@
 use serde_json::json;
 
-use crate::bench::{Bench, exists, with_unknown};
+use crate::mock_engine::{MockEngine, exists, with_unknown};
 
 #[tokio::test]
-async fn what_is_written_can_be_read() {
-    let bench = Bench::new();
-    let path = bench.work().join("a/b/c.txt");
+async fn written_and_appended_content_can_be_read() {
+    let engine = MockEngine::new();
+    let path = engine.work().join("a/b/c.txt");
     assert_eq!(
-        bench
+        engine
             .ok(
                 "file-system__write",
                 json!({"path": "a/b/c.txt", "content": "héllo"})
@@ -16,7 +16,7 @@ async fn what_is_written_can_be_read() {
         json!({"path": path, "size": 6, "written": true, "append": false})
     );
     assert_eq!(
-        bench
+        engine
             .ok(
                 "file-system__write",
                 json!({"path": "a/b/c.txt", "content": "!", "append": true})
@@ -25,30 +25,30 @@ async fn what_is_written_can_be_read() {
         json!({"path": path, "size": 7, "written": true, "append": true})
     );
     assert_eq!(
-        bench
+        engine
             .ok("file-system__read", json!({"path": "a/b/../b/c.txt"}))
             .await,
         json!({"path": path, "size": 7, "truncated": false, "content": "héllo!"})
     );
     assert_eq!(
-        bench.ok("file-system__read", json!({"path": path})).await["content"],
+        engine.ok("file-system__read", json!({"path": path})).await["content"],
         "héllo!"
     );
-    bench
+    engine
         .ok(
             "file-system__write",
             json!({"path": "a/b/c.txt", "content": "new"}),
         )
         .await;
-    assert_eq!(bench.read("a/b/c.txt"), "new");
+    assert_eq!(engine.read("a/b/c.txt"), "new");
 }
 
 #[tokio::test]
-async fn reading_stops_at_max_bytes_between_characters() {
-    let bench = Bench::new();
-    bench.write("t", "aéé");
+async fn read_stops_at_max_bytes_on_a_character_boundary() {
+    let engine = MockEngine::new();
+    engine.write("t", "aéé");
     let read = async |max| {
-        bench
+        engine
             .ok("file-system__read", json!({"path": "t", "maxBytes": max}))
             .await
     };
@@ -58,9 +58,9 @@ async fn reading_stops_at_max_bytes_between_characters() {
         (&json!("aé"), &json!(5), &json!(true))
     );
     assert_eq!(read(5).await["truncated"], false);
-    bench.write("binary", [0xff, b'a', 0xc3]);
+    engine.write("binary", [0xff, b'a', 0xc3]);
     assert_eq!(
-        bench
+        engine
             .ok("file-system__read", json!({"path": "binary"}))
             .await["content"],
         "\u{FFFD}a\u{FFFD}"
@@ -69,13 +69,13 @@ async fn reading_stops_at_max_bytes_between_characters() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn writing_keeps_the_mode_and_leaves_nothing_behind() {
+async fn writing_keeps_the_file_mode_and_leaves_no_temporary_files() {
     use std::os::unix::fs::PermissionsExt;
-    let bench = Bench::new();
-    bench.write("run.sh", "old");
-    let path = bench.work().join("run.sh");
+    let engine = MockEngine::new();
+    engine.write("run.sh", "old");
+    let path = engine.work().join("run.sh");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
-    bench
+    engine
         .ok(
             "file-system__write",
             json!({"path": "run.sh", "content": "new"}),
@@ -85,28 +85,28 @@ async fn writing_keeps_the_mode_and_leaves_nothing_behind() {
         std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o750
     );
-    bench
+    engine
         .ok(
             "file-system__write",
             json!({"path": "fresh", "content": "x"}),
         )
         .await;
-    let ordinary = bench.work().join("ordinary");
+    let ordinary = engine.work().join("ordinary");
     std::fs::write(&ordinary, "").unwrap();
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
-    assert_eq!(mode(&bench.work().join("fresh")), mode(&ordinary));
-    assert_eq!(std::fs::read_dir(bench.work()).unwrap().count(), 3);
+    assert_eq!(mode(&engine.work().join("fresh")), mode(&ordinary));
+    assert_eq!(std::fs::read_dir(engine.work()).unwrap().count(), 3);
 }
 
 #[tokio::test]
-async fn a_listing_is_sorted_and_leaves_out_what_is_neither_file_nor_folder() {
-    let bench = Bench::new();
-    bench.write("b.txt", "12345");
-    bench.write("a/inner.txt", "1");
+async fn list_is_sorted_and_contains_only_files_and_directories() {
+    let engine = MockEngine::new();
+    engine.write("b.txt", "12345");
+    engine.write("a/inner.txt", "1");
     #[cfg(unix)]
-    std::os::unix::fs::symlink("b.txt", bench.work().join("link")).unwrap();
+    std::os::unix::fs::symlink("b.txt", engine.work().join("link")).unwrap();
     let entry = |path: &str, size: Option<u64>| {
-        let full = bench.work().join(path);
+        let full = engine.work().join(path);
         let name = full.file_name().unwrap().to_string_lossy().into_owned();
         match size {
             Some(size) => json!({"name": name, "path": full, "type": "file", "size": size}),
@@ -114,10 +114,10 @@ async fn a_listing_is_sorted_and_leaves_out_what_is_neither_file_nor_folder() {
         }
     };
     assert_eq!(
-        bench.ok("file-system__list", json!({})).await,
-        json!({"path": bench.work(), "recursive": false, "count": 2, "entries": [entry("a", None), entry("b.txt", Some(5))]})
+        engine.ok("file-system__list", json!({})).await,
+        json!({"path": engine.work(), "recursive": false, "count": 2, "entries": [entry("a", None), entry("b.txt", Some(5))]})
     );
-    let all = bench
+    let all = engine
         .ok("file-system__list", json!({"recursive": true}))
         .await;
     assert_eq!(
@@ -128,14 +128,14 @@ async fn a_listing_is_sorted_and_leaves_out_what_is_neither_file_nor_folder() {
             entry("b.txt", Some(5))
         ])
     );
-    let files = bench
+    let files = engine
         .ok(
             "file-system__list",
             json!({"recursive": true, "includeDirs": false}),
         )
         .await;
     assert_eq!(files["count"], 2);
-    let dirs = bench
+    let dirs = engine
         .ok(
             "file-system__list",
             json!({"path": ".", "includeFiles": false}),
@@ -145,20 +145,24 @@ async fn a_listing_is_sorted_and_leaves_out_what_is_neither_file_nor_folder() {
 }
 
 #[tokio::test]
-async fn mkdir_tells_whether_it_made_something() {
-    let bench = Bench::new();
-    let path = bench.work().join("x/y");
-    let output = bench.ok("file-system__mkdir", json!({"path": "x/y"})).await;
+async fn mkdir_reports_whether_a_directory_was_created() {
+    let engine = MockEngine::new();
+    let path = engine.work().join("x/y");
+    let output = engine
+        .ok("file-system__mkdir", json!({"path": "x/y"}))
+        .await;
     assert_eq!(
         output,
         json!({"path": path, "created": true, "recursive": true})
     );
     assert!(path.is_dir());
     assert_eq!(
-        bench.ok("file-system__mkdir", json!({"path": "x/y"})).await["created"],
+        engine
+            .ok("file-system__mkdir", json!({"path": "x/y"}))
+            .await["created"],
         false
     );
-    let (_, message) = bench
+    let (_, message) = engine
         .err(
             "file-system__mkdir",
             json!({"path": "x/y", "recursive": false}),
@@ -168,7 +172,7 @@ async fn mkdir_tells_whether_it_made_something() {
         message.contains("`x/y`") && message.contains("exists"),
         "{message}"
     );
-    let (code, _) = bench
+    let (code, _) = engine
         .err(
             "file-system__mkdir",
             json!({"path": "q/r", "recursive": false}),
@@ -178,12 +182,12 @@ async fn mkdir_tells_whether_it_made_something() {
 }
 
 #[tokio::test]
-async fn nothing_reaches_outside_the_working_directory() {
-    let bench = Bench::new();
-    std::fs::write(bench.dir.path().join("secret"), "s").unwrap();
-    let outside = bench.dir.path().canonicalize().unwrap();
+async fn file_system_exports_cannot_leave_the_working_directory() {
+    let engine = MockEngine::new();
+    std::fs::write(engine.dir.path().join("secret"), "s").unwrap();
+    let outside = engine.dir.path().canonicalize().unwrap();
     #[cfg(unix)]
-    std::os::unix::fs::symlink(&outside, bench.work().join("door")).unwrap();
+    std::os::unix::fs::symlink(&outside, engine.work().join("door")).unwrap();
     let absolute = outside.join("secret").display().to_string();
     for path in [
         "../secret",
@@ -203,7 +207,7 @@ async fn nothing_reaches_outside_the_working_directory() {
             ("list", json!({"path": path})),
             ("mkdir", json!({"path": path})),
         ] {
-            let (code, message) = bench.err(&format!("file-system__{export}"), args).await;
+            let (code, message) = engine.err(&format!("file-system__{export}"), args).await;
             assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{export} {path}");
             assert!(message.contains(path), "{message}");
         }
@@ -216,9 +220,9 @@ async fn nothing_reaches_outside_the_working_directory() {
 }
 
 #[tokio::test]
-async fn errors_name_the_path_and_the_reason() {
-    let bench = Bench::new();
-    bench.write("dir/file", "x");
+async fn file_system_errors_contain_the_path_and_the_reason() {
+    let engine = MockEngine::new();
+    engine.write("dir/file", "x");
     let cases = [
         (
             "read",
@@ -264,15 +268,15 @@ async fn errors_name_the_path_and_the_reason() {
         ),
     ];
     for (export, args, expected, words) in cases {
-        let (code, message) = bench.err(&format!("file-system__{export}"), args).await;
+        let (code, message) = engine.err(&format!("file-system__{export}"), args).await;
         assert_eq!(code, expected, "{message}");
         assert!(message.contains(words), "{message}");
     }
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn file_system_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("read", json!({})),
         ("read", json!({"path": ""})),
@@ -292,7 +296,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("mkdir", with_unknown(json!({"path": "a"}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench
+        let (code, _) = engine
             .err(&format!("file-system__{export}"), args.clone())
             .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
@@ -300,17 +304,17 @@ async fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn walks_leave_a_state_directory_out() {
-    let bench = Bench::new();
-    bench.write("src/main.rs", "fn main() {}");
-    bench.write("var/state/control.rs", "fn main() {}");
-    goondan_tools::state_directory::protect(&bench.work().join("var/state"));
+async fn recursive_searches_skip_a_state_directory() {
+    let engine = MockEngine::new();
+    engine.write("src/main.rs", "fn main() {}");
+    engine.write("var/state/control.rs", "fn main() {}");
+    goondan_tools::state_directory::protect(&engine.work().join("var/state"));
 
-    let listed = bench
+    let listed = engine
         .ok("file-system__list", json!({"recursive": true}))
         .await;
-    let found = bench.ok("fs__glob", json!({"pattern": "**/*.rs"})).await;
-    let matches = bench.ok("fs__grep", json!({"pattern": "main"})).await;
+    let found = engine.ok("fs__glob", json!({"pattern": "**/*.rs"})).await;
+    let matches = engine.ok("fs__grep", json!({"pattern": "main"})).await;
     for output in [&listed, &found, &matches] {
         let output = output.to_string();
         assert!(
@@ -318,7 +322,7 @@ async fn walks_leave_a_state_directory_out() {
             "{output}"
         );
     }
-    let error = bench
+    let error = engine
         .err("fs__read", json!({"path": "var/state/control.rs"}))
         .await;
     assert_eq!(error.0, "E_TOOL_PATH_ESCAPE", "{error:?}");

@@ -2,23 +2,23 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, exists, with_unknown};
+use crate::mock_engine::{MockEngine, exists, with_unknown};
 
-async fn text(bench: &Bench, tool: &str, args: Value) -> String {
-    bench.ok(tool, args).await.as_str().unwrap().to_owned()
+async fn text(engine: &MockEngine, tool: &str, args: Value) -> String {
+    engine.ok(tool, args).await.as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn read_numbers_lines() {
-    let bench = Bench::new();
-    bench.write("t", "\u{FEFF}one\r\ntwo\n\nfour");
+    let engine = MockEngine::new();
+    engine.write("t", "\u{FEFF}one\r\ntwo\n\nfour");
     assert_eq!(
-        text(&bench, "fs__read", json!({"path": "t"})).await,
+        text(&engine, "fs__read", json!({"path": "t"})).await,
         "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n"
     );
     assert_eq!(
         text(
-            &bench,
+            &engine,
             "fs__read",
             json!({"path": "t", "offset": 1, "limit": 2})
         )
@@ -26,15 +26,15 @@ async fn read_numbers_lines() {
         "     2\ttwo\n     3\t\n\n[There are more lines: continue with offset 3.]"
     );
     assert_eq!(
-        text(&bench, "fs__read", json!({"path": "t", "offset": 3})).await,
+        text(&engine, "fs__read", json!({"path": "t", "offset": 3})).await,
         "     4\tfour\n"
     );
-    bench.write("empty", "");
+    engine.write("empty", "");
     assert_eq!(
-        text(&bench, "fs__read", json!({"path": "empty"})).await,
+        text(&engine, "fs__read", json!({"path": "empty"})).await,
         "[The file is empty.]"
     );
-    let (code, message) = bench
+    let (code, message) = engine
         .err("fs__read", json!({"path": "t", "offset": 9}))
         .await;
     assert_eq!(code, "E_TOOL_INVALID_ARGS");
@@ -42,9 +42,9 @@ async fn read_numbers_lines() {
 }
 
 #[tokio::test]
-async fn read_pages_through_a_long_file() {
-    let bench = Bench::new();
-    bench.write(
+async fn read_returns_a_long_file_in_pages() {
+    let engine = MockEngine::new();
+    engine.write(
         "long",
         (0..5000)
             .map(|n| format!("line {n} {}\n", "x".repeat(40)))
@@ -55,7 +55,7 @@ async fn read_pages_through_a_long_file() {
     let mut pages = 0;
     loop {
         let page = text(
-            &bench,
+            &engine,
             "fs__read",
             json!({"path": "long", "offset": offset}),
         )
@@ -76,10 +76,10 @@ async fn read_pages_through_a_long_file() {
     }
     assert_eq!((seen, pages > 4), (5000, true));
     // An explicit number of lines permits a larger page, up to a limit.
-    let page = text(&bench, "fs__read", json!({"path": "long", "limit": 4000})).await;
+    let page = text(&engine, "fs__read", json!({"path": "long", "limit": 4000})).await;
     assert!(page.contains("\tline 3999 ") && page.contains("offset 4000"));
-    bench.write("one-line", "y".repeat(2_000_000));
-    let page = text(&bench, "fs__read", json!({"path": "one-line", "limit": 1})).await;
+    engine.write("one-line", "y".repeat(2_000_000));
+    let page = text(&engine, "fs__read", json!({"path": "one-line", "limit": 1})).await;
     assert!(
         page.len() < 513 * 1024 && page.contains("1475712 more bytes in this line"),
         "{}",
@@ -88,16 +88,16 @@ async fn read_pages_through_a_long_file() {
 }
 
 #[tokio::test]
-async fn read_describes_what_is_no_text_and_attaches_images() {
-    let bench = Bench::new();
-    bench.write("a.bin", b"\x7fELF\0\0\0");
+async fn read_describes_binary_files_and_attaches_images() {
+    let engine = MockEngine::new();
+    engine.write("a.bin", b"\x7fELF\0\0\0");
     assert_eq!(
-        text(&bench, "fs__read", json!({"path": "a.bin"})).await,
+        text(&engine, "fs__read", json!({"path": "a.bin"})).await,
         "[a.bin is a binary file (application/x-elf, 7 bytes).]"
     );
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
-    bench.write("i.png", png);
-    let output = bench
+    engine.write("i.png", png);
+    let output = engine
         .call("fs__read", json!({"path": "i.png"}))
         .await
         .unwrap();
@@ -108,8 +108,10 @@ async fn read_describes_what_is_no_text_and_attaches_images() {
     assert_eq!(output.attachments.len(), 1);
     assert_eq!(output.attachments[0].media_type, "image/png");
     assert_eq!(output.attachments[0].data, "iVBORw0KGgoAAAANSUhEUg==");
-    bench.write("nothing-known", b"\xc3\x28\x01\x02");
-    let output = bench.ok("fs__read", json!({"path": "nothing-known"})).await;
+    engine.write("nothing-known", b"\xc3\x28\x01\x02");
+    let output = engine
+        .ok("fs__read", json!({"path": "nothing-known"}))
+        .await;
     assert_eq!(
         output,
         "[nothing-known is a binary file (application/octet-stream, 4 bytes).]"
@@ -117,11 +119,11 @@ async fn read_describes_what_is_no_text_and_attaches_images() {
 }
 
 #[tokio::test]
-async fn text_in_other_encodings_is_refused_by_its_name() {
-    let bench = Bench::new();
-    bench.write("latin", b"caf\xe9\n");
-    bench.write("wide", b"\xff\xfec\0a\0f\0\xe9\0");
-    bench.write("wide-without-mark", b"c\0a\0f\0e\0");
+async fn unsupported_text_encodings_are_rejected_by_name() {
+    let engine = MockEngine::new();
+    engine.write("latin", b"caf\xe9\n");
+    engine.write("wide", b"\xff\xfec\0a\0f\0\xe9\0");
+    engine.write("wide-without-mark", b"c\0a\0f\0e\0");
     for (path, name) in [
         ("latin", "ISO-8859-1"),
         ("wide", "UTF-16"),
@@ -136,9 +138,9 @@ async fn text_in_other_encodings_is_refused_by_its_name() {
             ),
             ("fs__apply_patch", json!({"patch": patch})),
         ];
-        let before = std::fs::read(bench.work().join(path)).unwrap();
+        let before = std::fs::read(engine.work().join(path)).unwrap();
         for (tool, args) in calls {
-            let error = bench.call(tool, args).await.unwrap_err();
+            let error = engine.call(tool, args).await.unwrap_err();
             assert_eq!(error.code.as_deref(), Some("E_TOOL_ENCODING"), "{error:?}");
             assert!(
                 error.message.contains(name) && error.suggestion.unwrap().contains("iconv"),
@@ -146,39 +148,39 @@ async fn text_in_other_encodings_is_refused_by_its_name() {
                 error.message
             );
         }
-        assert_eq!(std::fs::read(bench.work().join(path)).unwrap(), before);
+        assert_eq!(std::fs::read(engine.work().join(path)).unwrap(), before);
     }
 }
 
 #[tokio::test]
-async fn write_makes_and_replaces() {
-    let bench = Bench::new();
+async fn write_creates_and_replaces_files() {
+    let engine = MockEngine::new();
     assert_eq!(
-        bench
+        engine
             .ok("fs__write", json!({"path": "a/b.txt", "content": "hé"}))
             .await,
         json!({"path": "a/b.txt", "bytes": 3, "created": true})
     );
     assert_eq!(
-        bench
+        engine
             .ok("fs__write", json!({"path": "a/b.txt", "content": ""}))
             .await["created"],
         false
     );
-    assert_eq!(bench.read("a/b.txt"), "");
+    assert_eq!(engine.read("a/b.txt"), "");
 }
 
 #[tokio::test]
-async fn edit_shows_what_it_changed() {
-    let bench = Bench::new();
-    bench.write("a.txt", "one\r\ntwo\r\nthree\r\n");
-    let output = bench
+async fn edit_returns_the_diff() {
+    let engine = MockEngine::new();
+    engine.write("a.txt", "one\r\ntwo\r\nthree\r\n");
+    let output = engine
         .ok(
             "fs__edit",
             json!({"path": "a.txt", "old_text": "two", "new_text": "2\nzwei"}),
         )
         .await;
-    assert_eq!(bench.read("a.txt"), "one\r\n2\r\nzwei\r\nthree\r\n");
+    assert_eq!(engine.read("a.txt"), "one\r\n2\r\nzwei\r\nthree\r\n");
     assert_eq!(
         (&output["path"], &output["line"]),
         (&json!("a.txt"), &json!(2))
@@ -191,40 +193,40 @@ async fn edit_shows_what_it_changed() {
 }
 
 #[tokio::test]
-async fn a_number_to_put_in_is_its_digits() {
-    let bench = Bench::new();
-    bench.write("a.txt", "port = 80\n");
-    bench
+async fn edit_accepts_a_number_as_new_text() {
+    let engine = MockEngine::new();
+    engine.write("a.txt", "port = 80\n");
+    engine
         .ok(
             "fs__edit",
             json!({"path": "a.txt", "old_text": "80", "new_text": 8080}),
         )
         .await;
-    assert_eq!(bench.read("a.txt"), "port = 8080\n");
+    assert_eq!(engine.read("a.txt"), "port = 8080\n");
 }
 
 #[tokio::test]
-async fn edit_leaves_the_file_alone_if_it_is_not_sure() {
-    let bench = Bench::new();
-    bench.write("a.txt", "one\ntwo\ntwo\n");
+async fn an_ambiguous_or_missing_match_leaves_the_file_unchanged() {
+    let engine = MockEngine::new();
+    engine.write("a.txt", "one\ntwo\ntwo\n");
     let edit = |old: &str| json!({"path": "a.txt", "old_text": old, "new_text": "x"});
-    let (code, message) = bench.err("fs__edit", edit("two")).await;
+    let (code, message) = engine.err("fs__edit", edit("two")).await;
     assert_eq!(code, "E_TOOL_EDIT_AMBIGUOUS");
     assert!(
         message.contains("2 times") && message.contains("lines 2, 3"),
         "{message}"
     );
     assert_eq!(
-        bench.err("fs__edit", edit("three")).await.0,
+        engine.err("fs__edit", edit("three")).await.0,
         "E_TOOL_EDIT_NOT_FOUND"
     );
     assert_eq!(
-        bench.err("fs__edit", edit("x")).await.0,
+        engine.err("fs__edit", edit("x")).await.0,
         "E_TOOL_INVALID_ARGS"
     );
-    assert_eq!(bench.read("a.txt"), "one\ntwo\ntwo\n");
-    bench.write("binary", [0xc3, 0x28, 0x01]);
-    let (code, _) = bench
+    assert_eq!(engine.read("a.txt"), "one\ntwo\ntwo\n");
+    engine.write("binary", [0xc3, 0x28, 0x01]);
+    let (code, _) = engine
         .err(
             "fs__edit",
             json!({"path": "binary", "old_text": "a", "new_text": "b"}),
@@ -234,15 +236,15 @@ async fn edit_leaves_the_file_alone_if_it_is_not_sure() {
 }
 
 #[tokio::test]
-async fn a_patch_adds_updates_moves_and_deletes() {
-    let bench = Bench::new();
-    bench.write("src/a.txt", "alpha\nbeta\ngamma\n");
-    bench.write("old.txt", "bye\n");
-    bench.write("name.txt", "1\n2\n");
+async fn a_patch_adds_updates_moves_and_deletes_files() {
+    let engine = MockEngine::new();
+    engine.write("src/a.txt", "alpha\nbeta\ngamma\n");
+    engine.write("old.txt", "bye\n");
+    engine.write("name.txt", "1\n2\n");
     let patch = "*** Begin Patch\n*** Add File: new/b.txt\n+hello\n*** Update File: src/a.txt\n@@ alpha\n alpha\n-beta\n\
                  +BETA\n gamma\n*** Update File: name.txt\n*** Move to: new/name.txt\n@@\n-2\n+two\n*** Delete File: \
                  old.txt\n*** End Patch\n";
-    let output = bench.ok("fs__apply_patch", json!({"patch": patch})).await;
+    let output = engine.ok("fs__apply_patch", json!({"patch": patch})).await;
     assert_eq!(
         output,
         json!({"files": [
@@ -252,17 +254,17 @@ async fn a_patch_adds_updates_moves_and_deletes() {
             {"path": "old.txt", "action": "deleted", "added": 0, "removed": 1},
         ]})
     );
-    assert_eq!(bench.read("new/b.txt"), "hello\n");
-    assert_eq!(bench.read("src/a.txt"), "alpha\nBETA\ngamma\n");
-    assert_eq!(bench.read("new/name.txt"), "1\ntwo\n");
-    assert!(!exists(bench.work().join("old.txt")) && !exists(bench.work().join("name.txt")));
+    assert_eq!(engine.read("new/b.txt"), "hello\n");
+    assert_eq!(engine.read("src/a.txt"), "alpha\nBETA\ngamma\n");
+    assert_eq!(engine.read("new/name.txt"), "1\ntwo\n");
+    assert!(!exists(engine.work().join("old.txt")) && !exists(engine.work().join("name.txt")));
 }
 
 #[tokio::test]
-async fn a_patch_that_does_not_fit_changes_nothing() {
-    let bench = Bench::new();
-    bench.write("a.txt", "alpha\n");
-    bench.write("b.txt", "beta\n");
+async fn a_patch_that_does_not_apply_changes_no_file() {
+    let engine = MockEngine::new();
+    engine.write("a.txt", "alpha\n");
+    engine.write("b.txt", "beta\n");
     let patch =
         |sections: &str| json!({"patch": format!("*** Begin Patch\n{sections}\n*** End Patch")});
     let good = "*** Add File: new.txt\n+x\n*** Update File: a.txt\n-alpha\n+A\n";
@@ -296,42 +298,42 @@ async fn a_patch_that_does_not_fit_changes_nothing() {
         ),
     ];
     for (sections, expected, words) in bad {
-        let (code, message) = bench
+        let (code, message) = engine
             .err("fs__apply_patch", patch(&format!("{good}{sections}")))
             .await;
         assert!(message.contains(words), "{message}");
         assert_eq!(code, expected, "{message}");
         assert_eq!(
-            (bench.read("a.txt"), bench.read("b.txt")),
+            (engine.read("a.txt"), engine.read("b.txt")),
             ("alpha\n".to_owned(), "beta\n".to_owned())
         );
-        assert!(!exists(bench.work().join("new.txt")), "{sections}");
+        assert!(!exists(engine.work().join("new.txt")), "{sections}");
     }
 }
 
-/// Creates a few files, one of them ignored and one hidden.
-fn project() -> Bench {
-    let bench = Bench::new();
-    bench.write("src/main.rs", "fn main() {\n    hello();\n}\n");
-    bench.write("src/lib.rs", "pub fn hello() {}\n");
-    bench.write("notes.md", "say Hello\n");
-    bench.write("target/out.rs", "fn hello() {}\n");
-    bench.write(".hidden.rs", "hello\n");
-    bench.write("data.bin", b"\x01hello\0\n");
-    bench.write(".gitignore", "target/\n");
-    bench
+/// Creates a project with source files, an ignored file, a hidden file and a binary file.
+fn project() -> MockEngine {
+    let engine = MockEngine::new();
+    engine.write("src/main.rs", "fn main() {\n    hello();\n}\n");
+    engine.write("src/lib.rs", "pub fn hello() {}\n");
+    engine.write("notes.md", "say Hello\n");
+    engine.write("target/out.rs", "fn hello() {}\n");
+    engine.write(".hidden.rs", "hello\n");
+    engine.write("data.bin", b"\x01hello\0\n");
+    engine.write(".gitignore", "target/\n");
+    engine
 }
 
 #[tokio::test]
-async fn grep_finds_lines_of_files_that_count() {
-    let bench = project();
+async fn grep_finds_lines_in_files_that_are_not_ignored() {
+    let engine = project();
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "hello"})).await,
+        text(&engine, "fs__grep", json!({"pattern": "hello"})).await,
         "data.bin: matches in binary data, not shown\nsrc/lib.rs:1:pub fn hello() {}\nsrc/main.rs:2:    hello();\n"
     );
     assert_eq!(
         text(
-            &bench,
+            &engine,
             "fs__grep",
             json!({"pattern": "(?i)hello", "include": "*.md"})
         )
@@ -340,7 +342,7 @@ async fn grep_finds_lines_of_files_that_count() {
     );
     assert_eq!(
         text(
-            &bench,
+            &engine,
             "fs__grep",
             json!({"pattern": "hello", "path": "src", "include": "m*.{rs,md}", "context": 1})
         )
@@ -349,7 +351,7 @@ async fn grep_finds_lines_of_files_that_count() {
     );
     assert_eq!(
         text(
-            &bench,
+            &engine,
             "fs__grep",
             json!({"pattern": "pub", "path": "src/lib.rs"})
         )
@@ -357,12 +359,12 @@ async fn grep_finds_lines_of_files_that_count() {
         "src/lib.rs:1:pub fn hello() {}\n"
     );
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "zebra"})).await,
+        text(&engine, "fs__grep", json!({"pattern": "zebra"})).await,
         "[No matches in `.`.]"
     );
     assert_eq!(
         text(
-            &bench,
+            &engine,
             "fs__grep",
             json!({"pattern": "hello", "include": "src/*.md"})
         )
@@ -372,11 +374,11 @@ async fn grep_finds_lines_of_files_that_count() {
 }
 
 #[tokio::test]
-async fn grep_stops_at_its_limits() {
-    let bench = Bench::new();
-    bench.write("many", "match\n".repeat(1000));
+async fn grep_limits_matches_and_line_lengths() {
+    let engine = MockEngine::new();
+    engine.write("many", "match\n".repeat(1000));
     let found = text(
-        &bench,
+        &engine,
         "fs__grep",
         json!({"pattern": "match", "maxMatches": 3}),
     )
@@ -386,17 +388,17 @@ async fn grep_stops_at_its_limits() {
             && found.contains("after 3"),
         "{found}"
     );
-    bench.write("ends", "unix end\nwindows end\r\nlast end");
+    engine.write("ends", "unix end\nwindows end\r\nlast end");
     for pattern in ["end$", "^.* end$", "(end|other)$"] {
         let args = json!({"pattern": pattern, "path": "ends"});
         assert_eq!(
-            text(&bench, "fs__grep", args).await,
+            text(&engine, "fs__grep", args).await,
             "ends:1:unix end\nends:2:windows end\nends:3:last end\n"
         );
     }
-    bench.write("wide", format!("{}match\n", "é".repeat(1000)));
+    engine.write("wide", format!("{}match\n", "é".repeat(1000)));
     let found = text(
-        &bench,
+        &engine,
         "fs__grep",
         json!({"pattern": "match", "path": "wide"}),
     )
@@ -405,9 +407,9 @@ async fn grep_stops_at_its_limits() {
         found.len() < 600 && found.starts_with("wide:1:[cut] ") && found.ends_with("match\n"),
         "{found}"
     );
-    bench.write("wide", format!("match{}\n", "é".repeat(1000)));
+    engine.write("wide", format!("match{}\n", "é".repeat(1000)));
     let found = text(
-        &bench,
+        &engine,
         "fs__grep",
         json!({"pattern": "match", "path": "wide"}),
     )
@@ -416,12 +418,12 @@ async fn grep_stops_at_its_limits() {
 }
 
 #[tokio::test]
-async fn ignore_files_count_from_the_working_directory_on() {
-    let bench = project();
-    std::fs::write(bench.dir.path().join(".gitignore"), "*\n").unwrap();
-    bench.write("src/gen/target/x.rs", "hello");
+async fn ignore_files_apply_from_the_working_directory_down() {
+    let engine = project();
+    std::fs::write(engine.dir.path().join(".gitignore"), "*\n").unwrap();
+    engine.write("src/gen/target/x.rs", "hello");
     let found = text(
-        &bench,
+        &engine,
         "fs__grep",
         json!({"pattern": "hello", "path": "src"}),
     )
@@ -434,65 +436,65 @@ async fn ignore_files_count_from_the_working_directory_on() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn ignore_files_that_lead_elsewhere_or_never_end_are_not_read() {
-    let bench = project();
+async fn ignore_files_that_are_links_or_pipes_are_not_read() {
+    let engine = project();
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "lib.rs\n").unwrap();
-    std::fs::remove_file(bench.work().join(".gitignore")).unwrap();
-    std::os::unix::fs::symlink("/dev/zero", bench.work().join(".gitignore")).unwrap();
-    std::os::unix::fs::symlink(outside.path().join("secret"), bench.work().join(".ignore"))
+    std::fs::remove_file(engine.work().join(".gitignore")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", engine.work().join(".gitignore")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret"), engine.work().join(".ignore"))
         .unwrap();
-    let pipe = bench.work().join("src/.gitignore");
+    let pipe = engine.work().join("src/.gitignore");
     let made = std::process::Command::new("mkfifo").arg(pipe).status();
     assert!(made.unwrap().success());
     let args = json!({"pattern": "src/lib.rs", "path": "."});
-    assert_eq!(bench.ok("fs__glob", args).await["count"], 1);
+    assert_eq!(engine.ok("fs__glob", args).await["count"], 1);
     let args = json!({"pattern": "hello", "path": "src"});
-    assert!(text(&bench, "fs__grep", args).await.contains("src/lib.rs"));
+    assert!(text(&engine, "fs__grep", args).await.contains("src/lib.rs"));
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_glob_may_be_absolute_but_stays_inside() {
-    let bench = project();
-    let absolute = format!("{}/src/*.rs", bench.work().display());
+async fn an_absolute_glob_must_stay_inside_the_working_directory() {
+    let engine = project();
+    let absolute = format!("{}/src/*.rs", engine.work().display());
     for pattern in ["src/../src/*.rs", absolute.as_str()] {
         let args = json!({"pattern": pattern, "path": "."});
-        assert_eq!(bench.ok("fs__glob", args).await["count"], 2, "{pattern}");
+        assert_eq!(engine.ok("fs__glob", args).await["count"], 2, "{pattern}");
     }
     let args = json!({"pattern": "/etc/*", "path": "."});
-    assert_eq!(bench.err("fs__glob", args).await.0, "E_TOOL_PATH_ESCAPE");
+    assert_eq!(engine.err("fs__glob", args).await.0, "E_TOOL_PATH_ESCAPE");
 }
 
 #[tokio::test]
-async fn glob_names_the_newest_files_first() {
-    let bench = project();
+async fn glob_lists_the_newest_files_first() {
+    let engine = project();
     let now = SystemTime::now();
     for (path, age) in [("src/main.rs", 10), ("src/lib.rs", 5)] {
         let file = std::fs::File::options()
             .write(true)
-            .open(bench.work().join(path))
+            .open(engine.work().join(path))
             .unwrap();
         file.set_modified(now - Duration::from_secs(age)).unwrap();
     }
     assert_eq!(
-        bench.ok("fs__glob", json!({"pattern": "**/*.rs"})).await,
+        engine.ok("fs__glob", json!({"pattern": "**/*.rs"})).await,
         json!({"count": 2, "files": ["src/lib.rs", "src/main.rs"], "truncated": false})
     );
     assert_eq!(
-        bench
+        engine
             .ok("fs__glob", json!({"pattern": "*.rs", "path": "src"}))
             .await["count"],
         2
     );
     assert_eq!(
-        bench.ok("fs__glob", json!({"pattern": "src/*.md"})).await["files"],
+        engine.ok("fs__glob", json!({"pattern": "src/*.md"})).await["files"],
         json!([])
     );
     for n in 0..201 {
-        bench.write(&format!("many/{n}.txt"), "");
+        engine.write(&format!("many/{n}.txt"), "");
     }
-    let output = bench.ok("fs__glob", json!({"pattern": "*.txt"})).await;
+    let output = engine.ok("fs__glob", json!({"pattern": "*.txt"})).await;
     assert_eq!(
         (&output["count"], &output["truncated"]),
         (&json!(201), &json!(true))
@@ -501,11 +503,11 @@ async fn glob_names_the_newest_files_first() {
 }
 
 #[tokio::test]
-async fn ls_tells_type_and_size() {
-    let bench = project();
+async fn ls_returns_type_and_size() {
+    let engine = project();
     #[cfg(unix)]
-    std::os::unix::fs::symlink("/etc", bench.work().join("etc")).unwrap();
-    let output = bench.ok("fs__ls", json!({"path": "."})).await;
+    std::os::unix::fs::symlink("/etc", engine.work().join("etc")).unwrap();
+    let output = engine.ok("fs__ls", json!({"path": "."})).await;
     assert_eq!(output["path"], ".");
     let entries = output["entries"].as_array().unwrap();
     assert_eq!(entries[0], json!({"name": "src", "type": "dir"}));
@@ -513,19 +515,19 @@ async fn ls_tells_type_and_size() {
     #[cfg(unix)]
     assert!(entries.contains(&json!({"name": "etc", "type": "link"})));
     for n in 0..1001 {
-        bench.write(&format!("many/{n}"), "");
+        engine.write(&format!("many/{n}"), "");
     }
-    let output = bench.ok("fs__ls", json!({"path": "many"})).await;
+    let output = engine.ok("fs__ls", json!({"path": "many"})).await;
     assert_eq!(output["entries"].as_array().unwrap().len(), 1000);
     assert!(output["note"].as_str().unwrap().contains("1000 of 1001"));
 }
 
 #[tokio::test]
-async fn nothing_reaches_outside_the_working_directory() {
-    let bench = Bench::new();
-    std::fs::write(bench.dir.path().join("secret"), "s").unwrap();
+async fn fs_exports_cannot_leave_the_working_directory() {
+    let engine = MockEngine::new();
+    std::fs::write(engine.dir.path().join("secret"), "s").unwrap();
     #[cfg(unix)]
-    std::os::unix::fs::symlink("../", bench.work().join("door")).unwrap();
+    std::os::unix::fs::symlink("../", engine.work().join("door")).unwrap();
     for path in ["../secret", "door/secret", "/etc/hosts"] {
         for (export, args) in [
             ("read", json!({"path": path})),
@@ -543,7 +545,7 @@ async fn nothing_reaches_outside_the_working_directory() {
             ("ls", json!({"path": path})),
         ] {
             assert_eq!(
-                bench.err(&format!("fs__{export}"), args).await.0,
+                engine.err(&format!("fs__{export}"), args).await.0,
                 "E_TOOL_PATH_ESCAPE",
                 "{export} {path}"
             );
@@ -551,22 +553,22 @@ async fn nothing_reaches_outside_the_working_directory() {
     }
     // A search does not follow a link to the outside either.
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "s"})).await,
+        text(&engine, "fs__grep", json!({"pattern": "s"})).await,
         "[No matches in `.`.]"
     );
     assert_eq!(
-        bench.ok("fs__glob", json!({"pattern": "**"})).await["count"],
+        engine.ok("fs__glob", json!({"pattern": "**"})).await["count"],
         0
     );
     assert_eq!(
-        std::fs::read_to_string(bench.dir.path().join("secret")).unwrap(),
+        std::fs::read_to_string(engine.dir.path().join("secret")).unwrap(),
         "s"
     );
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn fs_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("read", json!({})),
         ("read", json!({"path": "a", "offset": -1})),
@@ -596,7 +598,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("ls", json!({"path": ""})),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("fs__{export}"), args.clone()).await;
+        let (code, _) = engine.err(&format!("fs__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
     for (export, args) in [
@@ -605,16 +607,21 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("glob", json!({"pattern": "a", "path": "nope"})),
         ("ls", json!({"path": "nope"})),
     ] {
-        let (code, message) = bench.err(&format!("fs__{export}"), args).await;
+        let (code, message) = engine.err(&format!("fs__{export}"), args).await;
         assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
         assert!(message.contains("`nope`"), "{message}");
     }
 }
 
 /// Returns the preview of a call with the working directory `workdir`.
-async fn preview_in(bench: &Bench, workdir: &std::path::Path, tool: &str, args: Value) -> String {
-    let (_, handler) = bench.open(tool).await;
-    let mut context = bench.context();
+async fn preview_in(
+    engine: &MockEngine,
+    workdir: &std::path::Path,
+    tool: &str,
+    args: Value,
+) -> String {
+    let (_, handler) = engine.open(tool).await;
+    let mut context = engine.context();
     context.workdir = workdir.to_owned();
     let preview = handler.preview(&context, args.as_object().unwrap()).await;
     preview.unwrap()
@@ -622,33 +629,33 @@ async fn preview_in(bench: &Bench, workdir: &std::path::Path, tool: &str, args: 
 
 #[tokio::test]
 async fn a_preview_treats_a_missing_working_directory_as_empty() {
-    let bench = Bench::new();
-    let missing = bench.work().join("conversations/new");
+    let engine = MockEngine::new();
+    let missing = engine.work().join("conversations/new");
     let patch = "*** Begin Patch\n*** Add File: a/b.txt\n+hi\n*** End Patch";
     for (tool, args) in [
         ("fs__write", json!({"path": "a/b.txt", "content": "hi\n"})),
         ("fs__apply_patch", json!({"patch": patch})),
     ] {
-        let preview = preview_in(&bench, &missing, tool, args).await;
+        let preview = preview_in(&engine, &missing, tool, args).await;
         assert!(
             preview.contains("a/b.txt") && preview.contains("+hi"),
             "{tool}: {preview}"
         );
         assert!(!preview.contains("would fail"), "{tool}: {preview}");
     }
-    // These calls fail, because of the file and not because of the directory.
+    // These calls fail because the file is missing, not because the directory is missing.
     let patch = "*** Begin Patch\n*** Delete File: a.txt\n*** End Patch";
     let edit = json!({"path": "a.txt", "old_text": "a", "new_text": "b"});
     for (tool, args) in [
         ("fs__edit", edit),
         ("fs__apply_patch", json!({"patch": patch})),
     ] {
-        let preview = preview_in(&bench, &missing, tool, args.clone()).await;
-        let (_, message) = bench.err(tool, args).await;
+        let preview = preview_in(&engine, &missing, tool, args.clone()).await;
+        let (_, message) = engine.err(tool, args).await;
         assert_eq!(preview, format!("the call would fail: {message}"), "{tool}");
     }
     let escape = json!({"path": "../outside.txt", "content": "x"});
-    let preview = preview_in(&bench, &missing, "fs__write", escape).await;
+    let preview = preview_in(&engine, &missing, "fs__write", escape).await;
     assert!(preview.starts_with("the call would fail"), "{preview}");
     assert!(!exists(&missing));
 }
@@ -657,12 +664,12 @@ async fn a_preview_treats_a_missing_working_directory_as_empty() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_preview_follows_a_link_to_the_working_directory() {
-    let bench = Bench::new();
-    bench.write("a.txt", "old\n");
-    let link = bench.dir.path().join("link");
-    std::os::unix::fs::symlink(bench.work(), &link).unwrap();
+    let engine = MockEngine::new();
+    engine.write("a.txt", "old\n");
+    let link = engine.dir.path().join("link");
+    std::os::unix::fs::symlink(engine.work(), &link).unwrap();
     let args = json!({"path": "a.txt", "content": "new\n"});
-    let preview = preview_in(&bench, &link, "fs__write", args).await;
+    let preview = preview_in(&engine, &link, "fs__write", args).await;
     assert!(
         preview.contains("-old") && preview.contains("+new"),
         "{preview}"

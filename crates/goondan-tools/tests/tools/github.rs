@@ -2,37 +2,37 @@ use serde_json::{Value, json};
 use wiremock::matchers::{body_json, method, path, query_param};
 use wiremock::{Mock, ResponseTemplate};
 
-use crate::bench::with_unknown;
 use crate::chat::{TOKEN, platform_of};
+use crate::mock_engine::with_unknown;
 
-const MARK: &str = "<!-- answered by gdn -->";
+const MARKER: &str = "<!-- answered by gdn -->";
 const COMMIT: &str = "6dcb09b5b57875f334f61aebed695e2e4193db5e";
 
-fn marked(text: &str) -> Value {
-    json!(format!("{text}\n\n{MARK}"))
+fn with_marker(text: &str) -> Value {
+    json!(format!("{text}\n\n{MARKER}"))
 }
 
 #[tokio::test]
-async fn comments_of_agents_can_be_told_from_those_of_people() {
+async fn agent_comments_contain_a_marker() {
     let made =
         json!({"id": 1, "html_url": "https://github.com/octo/hello/issues/7#issuecomment-1"});
     let rows = [
         (
             "POST",
             "/repos/octo/hello/issues/7/comments",
-            json!({"body": marked("Fixed.")}),
+            json!({"body": with_marker("Fixed.")}),
             made.clone(),
         ),
         (
             "PATCH",
             "/repos/octo/hello/issues/comments/1",
-            json!({"body": marked("Mended.")}),
+            json!({"body": with_marker("Mended.")}),
             made.clone(),
         ),
         (
             "PATCH",
             "/repos/octo/hello/pulls/comments/2",
-            json!({"body": marked("Mended.")}),
+            json!({"body": with_marker("Mended.")}),
             made,
         ),
         (
@@ -42,19 +42,19 @@ async fn comments_of_agents_can_be_told_from_those_of_people() {
             Value::Null,
         ),
     ];
-    let (server, bench) = platform_of(&rows).await;
+    let (server, engine) = platform_of(&rows).await;
     let comment = json!({"repository": "octo/hello", "number": 7, "text": "Fixed.\n"});
-    let made = bench.ok("github__comment", comment).await;
+    let made = engine.ok("github__comment", comment).await;
     assert_eq!(made["commentId"], 1);
-    // A mark that an agent has read is not duplicated.
+    // A marker that the text already contains is not duplicated.
     let edit =
-        json!({"repository": "octo/hello", "commentId": 1, "text": format!("Mended.\n\n{MARK}")});
-    assert_eq!(bench.ok("github__editComment", edit).await["edited"], true);
+        json!({"repository": "octo/hello", "commentId": 1, "text": format!("Mended.\n\n{MARKER}")});
+    assert_eq!(engine.ok("github__editComment", edit).await["edited"], true);
     let edit = json!({"repository": "octo/hello", "commentId": 2, "text": "Mended.", "kind": "reviewComment"});
-    bench.ok("github__editComment", edit).await;
+    engine.ok("github__editComment", edit).await;
     let delete = json!({"repository": "octo/hello", "commentId": 1});
     assert_eq!(
-        bench.ok("github__deleteComment", delete).await["deleted"],
+        engine.ok("github__deleteComment", delete).await["deleted"],
         true
     );
     for request in server.received_requests().await.unwrap() {
@@ -64,7 +64,7 @@ async fn comments_of_agents_can_be_told_from_those_of_people() {
 }
 
 #[tokio::test]
-async fn an_issue_is_read_labelled_and_closed() {
+async fn an_issue_can_be_read_labeled_and_closed() {
     let issue = json!({
         "id": 10, "number": 7, "title": "It breaks", "state": "open", "state_reason": null, "body": "Help!",
         "user": {"login": "ada", "id": 1}, "labels": [{"id": 1, "name": "bug"}], "comments": 1,
@@ -103,9 +103,9 @@ async fn an_issue_is_read_labelled_and_closed() {
             json!({"id": 4}),
         ),
     ];
-    let (server, bench) = platform_of(&rows).await;
+    let (server, engine) = platform_of(&rows).await;
     let comments = json!([{
-        "id": 1, "user": {"login": "grace"}, "created_at": "2026-01-03T03:04:05Z", "body": format!("Me, too.\n\n{MARK}"),
+        "id": 1, "user": {"login": "grace"}, "created_at": "2026-01-03T03:04:05Z", "body": format!("Me, too.\n\n{MARKER}"),
     }]);
     Mock::given(method("GET"))
         .and(path("/repos/octo/hello/issues/7/comments"))
@@ -119,7 +119,7 @@ async fn an_issue_is_read_labelled_and_closed() {
         .respond_with(ResponseTemplate::new(404).set_body_json(gone))
         .mount(&server)
         .await;
-    let read = bench
+    let read = engine
         .ok(
             "github__read",
             json!({"repository": "octo/hello", "number": 7, "page": 2}),
@@ -133,20 +133,23 @@ async fn an_issue_is_read_labelled_and_closed() {
         read["isPullRequest"]
     ]);
     assert_eq!(facts, json!(["It breaks", "open", "ada", ["bug"], false]));
-    let wanted = json!([{"commentId": 1, "author": "grace", "createdAt": "2026-01-03T03:04:05Z", "text": "Me, too."}]);
-    assert_eq!(read["comments"], wanted);
+    let expected = json!([{"commentId": 1, "author": "grace", "createdAt": "2026-01-03T03:04:05Z", "text": "Me, too."}]);
+    assert_eq!(read["comments"], expected);
     let label = json!({"repository": "octo/hello", "number": 7, "add": ["bug"], "remove": ["to do/now", "gone"]});
     assert_eq!(
-        bench.ok("github__label", label).await["added"],
+        engine.ok("github__label", label).await["added"],
         json!(["bug"])
     );
     let close =
         json!({"repository": "octo/hello", "number": 7, "state": "closed", "reason": "notPlanned"});
-    assert_eq!(bench.ok("github__setState", close).await["state"], "closed");
+    assert_eq!(
+        engine.ok("github__setState", close).await["state"],
+        "closed"
+    );
     let react = json!({"repository": "octo/hello", "number": 7, "reaction": "+1"});
-    assert_eq!(bench.ok("github__react", react).await["reactionId"], 3);
+    assert_eq!(engine.ok("github__react", react).await["reactionId"], 3);
     let react = json!({"repository": "octo/hello", "commentId": 2, "kind": "reviewComment", "reaction": "eyes"});
-    assert_eq!(bench.ok("github__react", react).await["reactionId"], 4);
+    assert_eq!(engine.ok("github__react", react).await["reactionId"], 4);
 }
 
 #[tokio::test]
@@ -162,7 +165,7 @@ async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
             "POST",
             "/repos/octo/hello/pulls/8/comments",
             json!({
-                "body": marked("Why?"), "commit_id": COMMIT, "path": "a.rs", "line": 5, "side": "RIGHT", "start_line": 3,
+                "body": with_marker("Why?"), "commit_id": COMMIT, "path": "a.rs", "line": 5, "side": "RIGHT", "start_line": 3,
                 "start_side": "RIGHT",
             }),
             json!({"id": 20}),
@@ -170,13 +173,13 @@ async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
         (
             "POST",
             "/repos/octo/hello/pulls/8/comments/20/replies",
-            json!({"body": marked("I see.")}),
+            json!({"body": with_marker("I see.")}),
             json!({"id": 21}),
         ),
         (
             "POST",
             "/repos/octo/hello/pulls/8/reviews",
-            json!({"event": "REQUEST_CHANGES", "body": marked("Not yet.")}),
+            json!({"event": "REQUEST_CHANGES", "body": with_marker("Not yet.")}),
             json!({"id": 30, "state": "CHANGES_REQUESTED"}),
         ),
         (
@@ -186,36 +189,42 @@ async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
             json!({"id": 40, "state": "success"}),
         ),
     ];
-    let (_server, bench) = platform_of(&rows).await;
+    let (_server, engine) = platform_of(&rows).await;
     let at = json!({"repository": "octo/hello", "number": 8, "text": "Why?", "file": "a.rs", "line": 5, "startLine": 3});
-    assert_eq!(bench.ok("github__reviewComment", at).await["commentId"], 20);
+    assert_eq!(
+        engine.ok("github__reviewComment", at).await["commentId"],
+        20
+    );
     let reply = json!({"repository": "octo/hello", "number": 8, "text": "I see.", "inReplyTo": 20});
     assert_eq!(
-        bench.ok("github__reviewComment", reply).await["commentId"],
+        engine.ok("github__reviewComment", reply).await["commentId"],
         21
     );
     let review = json!({"repository": "octo/hello", "number": 8, "verdict": "requestChanges", "text": "Not yet."});
     assert_eq!(
-        bench.ok("github__review", review).await["state"],
+        engine.ok("github__review", review).await["state"],
         "CHANGES_REQUESTED"
     );
     let status = json!({
         "repository": "octo/hello", "commit": COMMIT, "state": "success", "context": "review", "description": "fine",
     });
-    assert_eq!(bench.ok("github__status", status).await["state"], "success");
+    assert_eq!(
+        engine.ok("github__status", status).await["state"],
+        "success"
+    );
 }
 
 #[tokio::test]
-async fn what_github_refuses_and_what_makes_no_sense_is_told() {
-    let (server, bench) = platform_of(&[]).await;
-    let no =
+async fn github_reports_refusals_and_rejects_invalid_arguments() {
+    let (server, engine) = platform_of(&[]).await;
+    let refusal =
         json!({"message": "Resource not accessible by personal access token", "status": "403"});
     Mock::given(path("/repos/octo/hello/issues/7"))
         .and(body_json(json!({"state": "open"})))
-        .respond_with(ResponseTemplate::new(403).set_body_json(no))
+        .respond_with(ResponseTemplate::new(403).set_body_json(refusal))
         .mount(&server)
         .await;
-    let (code, text) = bench
+    let (code, text) = engine
         .err(
             "github__setState",
             json!({"repository": "octo/hello", "number": 7, "state": "open"}),
@@ -285,7 +294,7 @@ async fn what_github_refuses_and_what_makes_no_sense_is_told() {
         ),
     ];
     for (tool, args) in cases {
-        let (code, text) = bench.err(tool, args).await;
+        let (code, text) = engine.err(tool, args).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{tool}: {text}");
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 1);

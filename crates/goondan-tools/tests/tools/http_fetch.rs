@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use wiremock::matchers::{body_string, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::bench::{Bench, keys, with_unknown};
+use crate::mock_engine::{MockEngine, keys, with_unknown};
 
-/// Starts a server with a few pages, and a bench that may reach it.
-async fn server() -> (MockServer, Bench) {
+/// Starts a server with a few pages, and a mock engine that may reach the server.
+async fn server() -> (MockServer, MockEngine) {
     let server = MockServer::builder().start().await;
     let page = |at: &str, response: ResponseTemplate| {
         Mock::given(path(at.to_owned())).respond_with(response)
@@ -45,8 +45,8 @@ async fn server() -> (MockServer, Bench) {
     for mock in mocks {
         mock.mount(&server).await;
     }
-    let bench = Bench::new().config(json!({"allowPrivateNetwork": true}));
-    (server, bench)
+    let engine = MockEngine::new().config(json!({"allowPrivateNetwork": true}));
+    (server, engine)
 }
 
 fn get(server: &MockServer, page: &str) -> Value {
@@ -54,9 +54,9 @@ fn get(server: &MockServer, page: &str) -> Value {
 }
 
 #[tokio::test]
-async fn get_tells_everything_about_the_response() {
-    let (server, bench) = server().await;
-    let output = bench.ok("http-fetch__get", get(&server, "/hello")).await;
+async fn get_returns_status_headers_and_body() {
+    let (server, engine) = server().await;
+    let output = engine.ok("http-fetch__get", get(&server, "/hello")).await;
     let expected = [
         "url",
         "method",
@@ -81,9 +81,9 @@ async fn get_tells_everything_about_the_response() {
 }
 
 #[tokio::test]
-async fn an_error_status_is_a_result() {
-    let (server, bench) = server().await;
-    let output = bench.ok("http-fetch__get", get(&server, "/missing")).await;
+async fn an_http_error_status_is_not_a_tool_error() {
+    let (server, engine) = server().await;
+    let output = engine.ok("http-fetch__get", get(&server, "/missing")).await;
     assert_eq!(
         (&output["status"], &output["body"]),
         (&json!(404), &json!("no"))
@@ -92,32 +92,32 @@ async fn an_error_status_is_a_result() {
 
 #[tokio::test]
 async fn redirects_are_followed_to_the_final_url() {
-    let (server, bench) = server().await;
-    let output = bench.ok("http-fetch__get", get(&server, "/moved")).await;
+    let (server, engine) = server().await;
+    let output = engine.ok("http-fetch__get", get(&server, "/moved")).await;
     assert_eq!(output["url"], format!("{}/hello", server.uri()));
     assert_eq!(output["status"], 200);
-    let (code, message) = bench.err("http-fetch__get", get(&server, "/round")).await;
+    let (code, message) = engine.err("http-fetch__get", get(&server, "/round")).await;
     assert_eq!(code, "E_TOOL_HTTP");
     assert!(message.contains("redirects"), "{message}");
 }
 
 #[tokio::test]
-async fn the_body_is_cut_between_characters() {
-    let (server, bench) = server().await;
+async fn the_body_is_cut_on_a_character_boundary() {
+    let (server, engine) = server().await;
     let mut args = get(&server, "/hello");
     args["maxBytes"] = json!(2);
-    let output = bench.ok("http-fetch__get", args.clone()).await;
+    let output = engine.ok("http-fetch__get", args.clone()).await;
     assert_eq!(
         (&output["body"], &output["truncated"]),
         (&json!("h"), &json!(true))
     );
     args["maxBytes"] = json!(6);
-    assert_eq!(bench.ok("http-fetch__get", args).await["truncated"], false);
+    assert_eq!(engine.ok("http-fetch__get", args).await["truncated"], false);
 }
 
 #[tokio::test]
 async fn post_sends_json_or_text() {
-    let (server, bench) = server().await;
+    let (server, engine) = server().await;
     let accept = |body: &'static str, kind: &'static str| {
         Mock::given(method("POST"))
             .and(path("/in"))
@@ -139,7 +139,7 @@ async fn post_sends_json_or_text() {
         json!({"url": url, "bodyString": "a=1", "headers": {"content-type": "text/plain"}}),
     ];
     for args in bodies {
-        let output = bench.ok("http-fetch__post", args).await;
+        let output = engine.ok("http-fetch__post", args).await;
         assert_eq!(
             (&output["status"], &output["method"]),
             (&json!(201), &json!("POST"))
@@ -148,9 +148,9 @@ async fn post_sends_json_or_text() {
 }
 
 #[tokio::test]
-async fn private_addresses_are_not_reached() {
+async fn http_fetch_blocks_private_addresses() {
     let (server, _) = server().await;
-    let bench = Bench::new();
+    let engine = MockEngine::new();
     let port = server.address().port();
     for host in [
         "127.0.0.1",
@@ -159,7 +159,7 @@ async fn private_addresses_are_not_reached() {
         "[::ffff:127.0.0.1]",
         "127.1",
     ] {
-        let (code, message) = bench
+        let (code, message) = engine
             .err(
                 "http-fetch__get",
                 json!({"url": format!("http://{host}:{port}/hello")}),
@@ -172,16 +172,16 @@ async fn private_addresses_are_not_reached() {
 }
 
 #[tokio::test]
-async fn a_host_of_the_config_is_reached_and_its_redirects_are_checked() {
+async fn allowed_hosts_are_reachable_and_their_redirects_are_checked() {
     let (server, _) = server().await;
-    let bench = Bench::new().config(json!({"allowHosts": ["localhost"]}));
+    let engine = MockEngine::new().config(json!({"allowHosts": ["localhost"]}));
     let port = server.address().port();
     let at = |page: &str| json!({"url": format!("http://localhost:{port}{page}")});
     assert_eq!(
-        bench.ok("http-fetch__get", at("/hello")).await["status"],
+        engine.ok("http-fetch__get", at("/hello")).await["status"],
         200
     );
-    let error = bench
+    let error = engine
         .call("http-fetch__get", at("/metadata"))
         .await
         .unwrap_err();
@@ -194,31 +194,31 @@ async fn a_host_of_the_config_is_reached_and_its_redirects_are_checked() {
     assert!(error.suggestion.unwrap().contains("allowHosts"));
     // URLs with other schemes are not followed.
     assert_eq!(
-        bench.ok("http-fetch__get", at("/file")).await["status"],
+        engine.ok("http-fetch__get", at("/file")).await["status"],
         302
     );
 }
 
 #[tokio::test]
-async fn a_request_ends_in_time() {
-    let (server, bench) = server().await;
+async fn an_http_request_ends_on_timeout_or_cancellation() {
+    let (server, engine) = server().await;
     let mut args = get(&server, "/slow");
     args["timeoutMs"] = json!(50);
-    let (code, message) = bench.err("http-fetch__get", args).await;
+    let (code, message) = engine.err("http-fetch__get", args).await;
     assert_eq!(code, "E_TOOL_TIMEOUT");
     assert!(message.contains("50 ms"), "{message}");
-    let call = bench.err("http-fetch__get", get(&server, "/slow"));
-    let ((code, _), ()) = tokio::join!(call, async { bench.cancellation.cancel() });
+    let call = engine.err("http-fetch__get", get(&server, "/slow"));
+    let ((code, _), ()) = tokio::join!(call, async { engine.cancellation.cancel() });
     assert_eq!(code, "E_TOOL_CANCELLED");
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_says_so() {
-    let bench = Bench::new().config(json!({"allowPrivateNetwork": true}));
+async fn a_refused_connection_is_reported() {
+    let engine = MockEngine::new().config(json!({"allowPrivateNetwork": true}));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let (code, message) = bench
+    let (code, message) = engine
         .err(
             "http-fetch__get",
             json!({"url": format!("http://127.0.0.1:{port}/")}),
@@ -229,8 +229,8 @@ async fn what_cannot_be_reached_says_so() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn http_fetch_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("get", json!({})),
         ("get", json!({"url": "not a url"})),
@@ -253,14 +253,14 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("post", json!({"body": {}})),
     ];
     for (export, args) in bad {
-        let (code, _) = bench
+        let (code, _) = engine
             .err(&format!("http-fetch__{export}"), args.clone())
             .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
     for url in ["file:///etc/passwd", "ftp://example.com/"] {
         assert_eq!(
-            bench.err("http-fetch__get", json!({"url": url})).await.0,
+            engine.err("http-fetch__get", json!({"url": url})).await.0,
             "E_TOOL_ADDRESS_BLOCKED"
         );
     }

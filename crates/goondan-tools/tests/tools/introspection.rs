@@ -1,11 +1,11 @@
 use serde_json::json;
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 #[tokio::test]
-async fn the_agents_of_the_swarm_are_told_apart() {
+async fn agents_list_describes_each_agent_of_the_swarm() {
     assert_eq!(
-        Bench::new()
+        MockEngine::new()
             .ok("introspection__agents_list", json!({}))
             .await,
         json!({
@@ -22,14 +22,17 @@ async fn the_agents_of_the_swarm_are_told_apart() {
 }
 
 #[tokio::test]
-async fn it_takes_no_arguments() {
+async fn agents_list_rejects_all_arguments() {
     for args in [
         with_unknown(json!({})),
         json!({"agent": "worker"}),
         json!({"includeAll": true}),
     ] {
         assert_eq!(
-            Bench::new().err("introspection__agents_list", args).await.0,
+            MockEngine::new()
+                .err("introspection__agents_list", args)
+                .await
+                .0,
             "E_TOOL_INVALID_ARGS"
         );
     }

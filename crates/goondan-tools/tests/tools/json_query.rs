@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 async fn ok(export: &str, args: Value) -> Value {
-    Bench::new()
+    MockEngine::new()
         .ok(&format!("json-query__{export}"), args)
         .await
 }
@@ -30,7 +30,7 @@ async fn query_finds_values_by_path() {
 }
 
 #[tokio::test]
-async fn pick_keeps_existing_keys_in_the_order_of_the_call() {
+async fn pick_returns_existing_keys_in_the_requested_order() {
     let output = ok(
         "pick",
         json!({"data": r#"{"a":1,"b":2,"c":3}"#, "keys": ["c", "x", "a"]}),
@@ -43,7 +43,7 @@ async fn pick_keeps_existing_keys_in_the_order_of_the_call() {
 }
 
 #[tokio::test]
-async fn count_knows_every_type() {
+async fn count_supports_every_json_type() {
     let data = r#"{"a":[1,2],"o":{"x":1},"t":"añb","n":7,"b":false,"z":null}"#;
     let cases = [
         ("a", 2, "array"),
@@ -62,7 +62,7 @@ async fn count_knows_every_type() {
 }
 
 #[tokio::test]
-async fn flatten_takes_levels_apart() {
+async fn flatten_removes_the_given_number_of_levels() {
     let data = "[1,[2,[3,[4]]]]";
     assert_eq!(
         ok("flatten", json!({"data": data})).await,
@@ -79,8 +79,8 @@ async fn flatten_takes_levels_apart() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_a_reason() {
-    let bench = Bench::new();
+async fn json_query_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("query", json!({"data": "{oops"}), "not valid JSON"),
         ("query", json!({"data": "{}", "path": "a..b"}), "`a..b`"),
@@ -104,7 +104,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
         ),
     ];
     for (export, args, words) in bad {
-        let (code, message) = bench.err(&format!("json-query__{export}"), args).await;
+        let (code, message) = engine.err(&format!("json-query__{export}"), args).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS");
         assert!(message.contains(words), "{message}");
     }

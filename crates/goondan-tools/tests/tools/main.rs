@@ -8,9 +8,8 @@ mod agents;
 #[cfg(unix)]
 mod attacks;
 #[cfg(unix)]
-mod attacks_on_the_web;
+mod attacks_network;
 mod bash;
-mod bench;
 mod chat;
 mod custom_tools;
 mod declarations;
@@ -25,6 +24,7 @@ mod introspection;
 mod json_query;
 mod memory;
 mod messaging;
+mod mock_engine;
 mod rate_limits;
 mod registry;
 mod robustness;

@@ -1,34 +1,34 @@
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
-fn notes() -> Bench {
-    let bench = Bench::new();
-    bench.write(
+fn notes() -> MockEngine {
+    let engine = MockEngine::new();
+    engine.write(
         "MEMORY.md",
         "# Memory\n\n## Deploy\nThe staging server is called heron.\n\n## Food\nThe team likes noodles.\n",
     );
-    bench.write(
+    engine.write(
         "memory/2026-01-02.md",
         "Rotated the heron database password on Friday.\n",
     );
-    bench.write("memory/deep/er.md", "Backups are kept in Reykjavik.\n");
-    bench.write("memory/other.txt", "heron heron heron\n");
-    bench.write("src/heron.md", "heron heron heron\n");
-    bench
+    engine.write("memory/deep/er.md", "Backups are kept in Reykjavik.\n");
+    engine.write("memory/other.txt", "heron heron heron\n");
+    engine.write("src/heron.md", "heron heron heron\n");
+    engine
 }
 
-async fn search(bench: &Bench, args: Value) -> Vec<Value> {
-    bench.ok("memory__search", args).await["results"]
+async fn search(engine: &MockEngine, args: Value) -> Vec<Value> {
+    engine.ok("memory__search", args).await["results"]
         .as_array()
         .unwrap()
         .clone()
 }
 
 #[tokio::test]
-async fn the_best_passage_comes_first_with_its_place() {
-    let bench = notes();
-    let found = search(&bench, json!({"query": "name of the staging server"})).await;
+async fn search_returns_the_best_passage_with_path_and_lines() {
+    let engine = notes();
+    let found = search(&engine, json!({"query": "name of the staging server"})).await;
     assert_eq!(found.len(), 1);
     let expected = json!({
         "path": "MEMORY.md", "from": 3, "to": 4, "score": found[0]["score"],
@@ -37,7 +37,7 @@ async fn the_best_passage_comes_first_with_its_place() {
     assert_eq!(found[0], expected);
     let score = found[0]["score"].as_f64().unwrap();
     assert!((0.35..=1.0).contains(&score), "{score}");
-    let deep = search(&bench, json!({"query": "where are the backups?"})).await;
+    let deep = search(&engine, json!({"query": "where are the backups?"})).await;
     assert_eq!(
         (&deep[0]["path"], &deep[0]["from"]),
         (&json!("memory/deep/er.md"), &json!(1))
@@ -45,7 +45,7 @@ async fn the_best_passage_comes_first_with_its_place() {
 }
 
 #[tokio::test]
-async fn only_notes_are_searched() {
+async fn only_memory_files_are_searched() {
     let found = search(&notes(), json!({"query": "heron", "min_score": 0})).await;
     let mut paths: Vec<&str> = found
         .iter()
@@ -56,11 +56,11 @@ async fn only_notes_are_searched() {
 }
 
 #[tokio::test]
-async fn limits_are_kept() {
-    let bench = notes();
+async fn search_respects_max_results_min_score_and_snippet_length() {
+    let engine = notes();
     assert_eq!(
         search(
-            &bench,
+            &engine,
             json!({"query": "heron", "min_score": 0, "max_results": 1})
         )
         .await
@@ -68,33 +68,36 @@ async fn limits_are_kept() {
         1
     );
     assert!(
-        search(&bench, json!({"query": "zebra quantum"}))
+        search(&engine, json!({"query": "zebra quantum"}))
             .await
             .is_empty()
     );
     assert!(
         search(
-            &bench,
+            &engine,
             json!({"query": "heron backups noodles password", "min_score": 0.9})
         )
         .await
         .is_empty()
     );
     assert!(
-        search(&Bench::new(), json!({"query": "heron", "min_score": 0}))
-            .await
-            .is_empty()
+        search(
+            &MockEngine::new(),
+            json!({"query": "heron", "min_score": 0})
+        )
+        .await
+        .is_empty()
     );
-    bench.write("memory/long.md", "wombat ".repeat(1000));
-    let long = search(&bench, json!({"query": "wombat"})).await;
+    engine.write("memory/long.md", "wombat ".repeat(1000));
+    let long = search(&engine, json!({"query": "wombat"})).await;
     assert_eq!(long[0]["snippet"].as_str().unwrap().chars().count(), 700);
 }
 
 #[tokio::test]
-async fn get_reads_lines() {
-    let bench = notes();
+async fn memory_get_returns_the_requested_lines() {
+    let engine = notes();
     assert_eq!(
-        bench
+        engine
             .ok(
                 "memory__get",
                 json!({"path": "MEMORY.md", "from": 4, "lines": 1})
@@ -103,13 +106,13 @@ async fn get_reads_lines() {
         "The staging server is called heron.\n"
     );
     assert_eq!(
-        bench
+        engine
             .ok("memory__get", json!({"path": "memory/deep/er.md"}))
             .await,
         "Backups are kept in Reykjavik.\n"
     );
-    bench.write("memory/long.md", "0123456789\n".repeat(10_000));
-    let page = bench
+    engine.write("memory/long.md", "0123456789\n".repeat(10_000));
+    let page = engine
         .ok("memory__get", json!({"path": "memory/long.md", "from": 2}))
         .await;
     let page = page.as_str().unwrap();
@@ -121,9 +124,9 @@ async fn get_reads_lines() {
 }
 
 #[tokio::test]
-async fn what_is_no_note_is_not_read() {
-    let bench = notes();
-    std::fs::write(bench.dir.path().join("secret.md"), "s").unwrap();
+async fn memory_get_rejects_other_paths() {
+    let engine = notes();
+    std::fs::write(engine.dir.path().join("secret.md"), "s").unwrap();
     let cases = [
         (json!({"path": "../secret.md"}), "E_TOOL_PATH_ESCAPE"),
         (
@@ -144,7 +147,7 @@ async fn what_is_no_note_is_not_read() {
     ];
     for (args, expected) in cases {
         assert_eq!(
-            bench.err("memory__get", args.clone()).await.0,
+            engine.err("memory__get", args.clone()).await.0,
             expected,
             "{args}"
         );
@@ -153,19 +156,19 @@ async fn what_is_no_note_is_not_read() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_to_the_outside_are_no_notes() {
-    let bench = Bench::new();
-    std::fs::write(bench.dir.path().join("secret.md"), "the heron secret").unwrap();
-    bench.write("memory/a.md", "x");
-    std::os::unix::fs::symlink("../../secret.md", bench.work().join("memory/link.md")).unwrap();
-    std::os::unix::fs::symlink("../secret.md", bench.work().join("MEMORY.md")).unwrap();
+async fn links_to_outside_files_are_not_searched_or_read() {
+    let engine = MockEngine::new();
+    std::fs::write(engine.dir.path().join("secret.md"), "the heron secret").unwrap();
+    engine.write("memory/a.md", "x");
+    std::os::unix::fs::symlink("../../secret.md", engine.work().join("memory/link.md")).unwrap();
+    std::os::unix::fs::symlink("../secret.md", engine.work().join("MEMORY.md")).unwrap();
     assert!(
-        search(&bench, json!({"query": "heron secret", "min_score": 0}))
+        search(&engine, json!({"query": "heron secret", "min_score": 0}))
             .await
             .is_empty()
     );
     assert_eq!(
-        bench
+        engine
             .err("memory__get", json!({"path": "MEMORY.md"}))
             .await
             .0,
@@ -174,8 +177,8 @@ async fn links_to_the_outside_are_no_notes() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = notes();
+async fn memory_exports_reject_invalid_arguments() {
+    let engine = notes();
     let bad = [
         ("search", json!({})),
         ("search", json!({"query": ""})),
@@ -187,20 +190,20 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("get", json!({"path": "MEMORY.md", "lines": 0})),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("memory__{export}"), args.clone()).await;
+        let (code, _) = engine.err(&format!("memory__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }
 
 #[tokio::test]
-async fn with_embeddings_meaning_counts_and_vectors_are_kept() {
+async fn embeddings_rank_by_meaning_and_vectors_are_cached() {
     let cache = tempfile::tempdir().unwrap();
-    let bench = || {
-        Bench::new()
+    let engine = || {
+        MockEngine::new()
             .cache(cache.path())
             .config(json!({"embeddings": {"modelRef": "Model/vectors"}}))
     };
-    let first = bench();
+    let first = engine();
     let notes = "# Pets\n\nA feline sleeps here.\n\n# Food\n\nBread is baked on Mondays.\n";
     first.write("MEMORY.md", notes);
     let found = first
@@ -212,7 +215,7 @@ async fn with_embeddings_meaning_counts_and_vectors_are_kept() {
     );
     assert_eq!(first.runtime.embedded(), 3);
     // After a restart, known texts are not embedded again.
-    let second = bench();
+    let second = engine();
     second.write("MEMORY.md", notes);
     let again = second
         .ok("memory__search", json!({"query": "cat", "min_score": 0.5}))
@@ -224,10 +227,10 @@ async fn with_embeddings_meaning_counts_and_vectors_are_kept() {
 }
 
 #[tokio::test]
-async fn where_the_embedding_model_fails_words_still_count() {
-    let bench = Bench::new().config(json!({"embeddings": {"modelRef": "Model/broken"}}));
-    bench.write("MEMORY.md", "The staging server is called heron.\n");
-    let found = bench
+async fn search_falls_back_to_words_if_the_embedding_model_fails() {
+    let engine = MockEngine::new().config(json!({"embeddings": {"modelRef": "Model/broken"}}));
+    engine.write("MEMORY.md", "The staging server is called heron.\n");
+    let found = engine
         .ok("memory__search", json!({"query": "staging server"}))
         .await;
     assert_eq!(found["count"], 1);
@@ -239,15 +242,15 @@ async fn where_the_embedding_model_fails_words_still_count() {
 
 #[tokio::test]
 async fn notes_in_other_encodings_are_found_and_read() {
-    let bench = Bench::new();
+    let engine = MockEngine::new();
     let utf_16: Vec<u8> = "\u{feff}# Plan\nthe caf\u{e9} opens\n"
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
         .collect();
-    bench.write("memory/wide.md", utf_16);
-    bench.write("memory/latin.md", b"the caf\xe9 closes\n");
-    bench.write("memory/marked.md", "\u{feff}the caf\u{e9} moves\n");
-    let found = bench
+    engine.write("memory/wide.md", utf_16);
+    engine.write("memory/latin.md", b"the caf\xe9 closes\n");
+    engine.write("memory/marked.md", "\u{feff}the caf\u{e9} moves\n");
+    let found = engine
         .ok(
             "memory__search",
             json!({"query": "caf\u{e9}", "min_score": 0}),
@@ -255,21 +258,21 @@ async fn notes_in_other_encodings_are_found_and_read() {
         .await;
     assert_eq!(found["count"], 3, "{found}");
     assert!(!found.to_string().contains('\u{feff}'), "{found}");
-    let read = bench
+    let read = engine
         .ok("memory__get", json!({"path": "memory/latin.md"}))
         .await;
     assert_eq!(read, "the caf\u{e9} closes\n");
 }
 
 #[tokio::test]
-async fn a_note_that_is_too_large_is_an_error() {
-    let bench = notes();
-    bench.write("memory/large.md", vec![b'x'; 16 * 1024 * 1024 + 1]);
-    let error = bench
+async fn an_oversized_note_is_an_error() {
+    let engine = notes();
+    engine.write("memory/large.md", vec![b'x'; 16 * 1024 * 1024 + 1]);
+    let error = engine
         .call("memory__get", json!({"path": "memory/large.md"}))
         .await
         .unwrap_err();
     assert_eq!(error.code.as_deref(), Some("E_TOOL_TOO_LARGE"));
     assert!(error.message.contains("16777217 bytes"), "{error}");
-    assert_eq!(search(&bench, json!({"query": "heron"})).await.len(), 2);
+    assert_eq!(search(&engine, json!({"query": "heron"})).await.len(), 2);
 }

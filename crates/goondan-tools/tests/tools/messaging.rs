@@ -2,31 +2,31 @@ use serde_json::{Value, json};
 use wiremock::matchers::{body_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
-/// Starts a bench with channels to a local server: one accepts messages, one refuses them, one
-/// redirects.
-async fn server() -> (MockServer, Bench) {
+/// Starts a local server, and a mock engine with channels to the server: `ops` accepts messages,
+/// `full` refuses messages, and `away` redirects.
+async fn server() -> (MockServer, MockEngine) {
     let server = MockServer::builder().start().await;
-    let taken = json!({
+    let accepted_body = json!({
         "to": "ops:night-shift", "content": "it is down", "text": "it is down", "agent": "assistant", "instanceKey": "main",
     });
     Mock::given(method("POST"))
         .and(path("/hook-s3cr3t"))
         .and(header("content-type", "application/json"))
-        .and(body_json(taken))
+        .and(body_json(accepted_body))
         .respond_with(ResponseTemplate::new(202))
         .mount(&server)
         .await;
-    let full = ResponseTemplate::new(503).set_body_string("the queue is full");
+    let refusal = ResponseTemplate::new(503).set_body_string("the queue is full");
     Mock::given(path("/full-s3cr3t"))
-        .respond_with(full)
+        .respond_with(refusal)
         .mount(&server)
         .await;
-    let away =
+    let redirect =
         ResponseTemplate::new(307).insert_header("location", "ftp://elsewhere.example/s3cr3t");
     Mock::given(path("/away-s3cr3t"))
-        .respond_with(away)
+        .respond_with(redirect)
         .mount(&server)
         .await;
     let hook = |at: &str| json!({"webhook": {"url": {"value": format!("{}{at}", server.uri())}}});
@@ -37,7 +37,7 @@ async fn server() -> (MockServer, Bench) {
     });
     (
         server,
-        Bench::new().config(json!({"allowPrivateNetwork": true, "channels": channels})),
+        MockEngine::new().config(json!({"allowPrivateNetwork": true, "channels": channels})),
     )
 }
 
@@ -54,9 +54,9 @@ fn message(to: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_webhook_gets_the_message_and_its_sender() {
-    let (server, bench) = server().await;
-    let output = bench
+async fn a_webhook_receives_the_message_and_its_sender() {
+    let (server, engine) = server().await;
+    let output = engine
         .ok("messaging__message", message("ops:night-shift"))
         .await;
     assert_eq!(
@@ -67,8 +67,8 @@ async fn a_webhook_gets_the_message_and_its_sender() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_says_how_and_keeps_its_address() {
-    let (_server, bench) = server().await;
+async fn webhook_errors_report_the_cause_without_the_url() {
+    let (_server, engine) = server().await;
     let cases = [
         (
             "full",
@@ -79,38 +79,41 @@ async fn a_webhook_that_fails_says_how_and_keeps_its_address() {
         ("away", "E_TOOL_ADDRESS_BLOCKED", "ftp"),
     ];
     for (channel, expected, words) in cases {
-        let (code, text) = bench.err("messaging__message", message(channel)).await;
+        let (code, text) = engine.err("messaging__message", message(channel)).await;
         assert_eq!(code, expected, "{text}");
         assert!(text.contains(words) && !text.contains("s3cr3t"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn agents_and_the_log_are_channels() {
-    let (_server, bench) = server().await;
-    let output = bench.ok("messaging__message", message("colleague")).await;
+async fn agents_and_the_log_can_be_channels() {
+    let (_server, engine) = server().await;
+    let output = engine.ok("messaging__message", message("colleague")).await;
     assert_eq!(
         (&output["channel"], &output["eventId"]),
         (&json!("colleague"), &json!("e1"))
     );
-    let log = bench.runtime.log.lock().unwrap().join("\n");
+    let log = engine.runtime.log.lock().unwrap().join("\n");
     assert!(
         log.starts_with("send worker") && log.contains("it is down") && log.contains("inbox"),
         "{log}"
     );
     assert_eq!(
-        bench.ok("messaging__message", message("audit")).await["sent"],
+        engine.ok("messaging__message", message("audit")).await["sent"],
         true
     );
     assert_eq!(
-        bench.err("messaging__message", message("stranger")).await.0,
+        engine
+            .err("messaging__message", message("stranger"))
+            .await
+            .0,
         "AGENT_NOT_FOUND"
     );
 }
 
 #[tokio::test]
-async fn bad_messages_are_errors() {
-    let (_server, bench) = server().await;
+async fn message_rejects_invalid_arguments_and_unknown_channels() {
+    let (_server, engine) = server().await;
     let cases = [
         (json!({}), "E_TOOL_INVALID_ARGS"),
         (json!({"to": "ops"}), "E_TOOL_INVALID_ARGS"),
@@ -124,7 +127,7 @@ async fn bad_messages_are_errors() {
         (message(":ops"), "E_TOOL_CHANNEL_NOT_FOUND"),
     ];
     for (args, expected) in cases {
-        let (code, text) = bench.err("messaging__message", args).await;
+        let (code, text) = engine.err("messaging__message", args).await;
         assert_eq!(code, expected, "{text}");
     }
 }

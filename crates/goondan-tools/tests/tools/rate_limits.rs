@@ -1,4 +1,4 @@
-//! Rate limits of the platforms: short ones are waited for, long ones are errors.
+//! Platform rate limits: calls wait for short limits, and fail on long limits.
 
 use serde_json::{Value, json};
 use wiremock::matchers::path;
@@ -6,8 +6,8 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::chat::{parts, platform_of};
 
-/// Mounts an answer for the first call of a method, before the other answers.
-async fn first(server: &MockServer, at: &str, answer: ResponseTemplate) {
+/// Mounts an answer that only the first call of a method gets.
+async fn answer_first_call(server: &MockServer, at: &str, answer: ResponseTemplate) {
     Mock::given(path(at))
         .respond_with(answer)
         .up_to_n_times(1)
@@ -17,8 +17,8 @@ async fn first(server: &MockServer, at: &str, answer: ResponseTemplate) {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_the_end_of_a_short_rate_limit_in_every_shape() {
-    let fine = json!({"ok": true, "result": {"message_id": 9}, "id": "5"});
+async fn a_call_waits_for_a_short_rate_limit_on_every_platform() {
+    let success = json!({"ok": true, "result": {"message_id": 9}, "id": "5"});
     let issue = "/repos/o/r/issues/1/comments";
     let rows = [
         "/bot7:s3cr3t/sendDocument",
@@ -26,21 +26,21 @@ async fn a_call_waits_for_the_end_of_a_short_rate_limit_in_every_shape() {
         "/channels/1/messages",
         issue,
     ]
-    .map(|at| ("POST", at, Value::Null, fine.clone()));
-    let (server, bench) = platform_of(&rows).await;
+    .map(|at| ("POST", at, Value::Null, success.clone()));
+    let (server, engine) = platform_of(&rows).await;
     let refused = |status: u16, body: Value| ResponseTemplate::new(status).set_body_json(body);
     let telegram = json!({"ok": false, "error_code": 429, "parameters": {"retry_after": 0}});
-    first(&server, rows[0].1, refused(429, telegram)).await;
+    answer_first_call(&server, rows[0].1, refused(429, telegram)).await;
     let slack = refused(200, json!({"ok": false, "error": "ratelimited"}));
-    first(&server, rows[1].1, slack.insert_header("retry-after", "0")).await;
+    answer_first_call(&server, rows[1].1, slack.insert_header("retry-after", "0")).await;
     let discord = refused(429, json!({"retry_after": 0.01, "global": false}));
-    first(&server, rows[2].1, discord).await;
+    answer_first_call(&server, rows[2].1, discord).await;
     let github = refused(
         403,
         json!({"message": "You have exceeded a secondary rate limit."}),
     );
-    first(&server, issue, github.insert_header("retry-after", "0")).await;
-    bench.write("plan.txt", "a plan");
+    answer_first_call(&server, issue, github.insert_header("retry-after", "0")).await;
+    engine.write("plan.txt", "a plan");
     let calls = [
         (
             "telegram__sendFile",
@@ -54,7 +54,7 @@ async fn a_call_waits_for_the_end_of_a_short_rate_limit_in_every_shape() {
         ),
     ];
     for (tool, args) in calls {
-        bench.ok(tool, args).await;
+        engine.ok(tool, args).await;
     }
     let requests = server.received_requests().await.unwrap();
     assert_eq!(requests.len(), 8);
@@ -62,8 +62,8 @@ async fn a_call_waits_for_the_end_of_a_short_rate_limit_in_every_shape() {
 }
 
 #[tokio::test]
-async fn a_long_rate_limit_is_an_error_with_the_wait() {
-    let (server, bench) = platform_of(&[]).await;
+async fn a_long_rate_limit_is_an_error_with_the_wait_time() {
+    let (server, engine) = platform_of(&[]).await;
     let limited = |at: &'static str, status: u16, wait: &'static str| {
         let answer = ResponseTemplate::new(status).insert_header("retry-after", wait);
         Mock::given(path(at)).respond_with(answer).mount(&server)
@@ -91,7 +91,7 @@ async fn a_long_rate_limit_is_an_error_with_the_wait() {
             "GitHub limits the rate of requests, and accepts the next one in ",
         ),
     ] {
-        let (code, text) = bench.err(tool, args).await;
+        let (code, text) = engine.err(tool, args).await;
         assert_eq!(
             (code.as_str(), text.contains(expected)),
             ("E_TOOL_HTTP", true),

@@ -8,9 +8,9 @@ use goondan_engine::tooling::registry::{RegisteredTool, ToolLimits, ToolRegistry
 use goondan_spec::kinds::{Permission, ToolEntry};
 use serde_json::json;
 
-use crate::bench::{Bench, object, resource_of};
+use crate::mock_engine::{MockEngine, object, resource_of};
 
-async fn registry(bench: &Bench) -> ToolRegistry {
+async fn registry(engine: &MockEngine) -> ToolRegistry {
     let limits = ToolLimits {
         error_message: 1_000,
         output: 1_000,
@@ -18,9 +18,9 @@ async fn registry(bench: &Bench) -> ToolRegistry {
     };
     let tool = resource_of("fs", ToolEntry::Builtin("fs".to_owned()), object(json!({})));
     let mut registry = ToolRegistry::default();
-    for (spec, handler) in bench
+    for (spec, handler) in engine
         .tools
-        .open(&tool, bench.dir.path())
+        .open(&tool, engine.dir.path())
         .await
         .unwrap()
         .exports
@@ -31,19 +31,19 @@ async fn registry(bench: &Bench) -> ToolRegistry {
 }
 
 #[tokio::test]
-async fn tools_are_executed_without_a_turn() {
-    let bench = Bench::new();
-    bench.write("a.txt", "hello\n");
-    let registry = registry(&bench).await;
+async fn the_registry_executes_tools_without_a_turn() {
+    let engine = MockEngine::new();
+    engine.write("a.txt", "hello\n");
+    let registry = registry(&engine).await;
     let output = registry
-        .execute("fs__read", &json!({"path": "a.txt"}), &bench.context())
+        .execute("fs__read", &json!({"path": "a.txt"}), &engine.context())
         .await
         .unwrap()
         .output;
     assert!(output.as_str().unwrap().contains("hello"), "{output}");
     let code = async |name: &str, args| {
         registry
-            .execute(name, &args, &bench.context())
+            .execute(name, &args, &engine.context())
             .await
             .unwrap_err()
             .code
@@ -63,8 +63,8 @@ async fn tools_are_executed_without_a_turn() {
 }
 
 #[tokio::test]
-async fn tools_are_chosen_by_what_they_need_and_taken_out() {
-    let mut registry = registry(&Bench::new()).await;
+async fn the_registry_filters_tools_by_permission_and_unregisters_them() {
+    let mut registry = registry(&MockEngine::new()).await;
     let names = |registry: &ToolRegistry, granted: &[Permission]| {
         let granted = granted.iter().copied().collect();
         registry

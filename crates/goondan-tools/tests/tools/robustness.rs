@@ -6,7 +6,7 @@ use goondan_core::JsonObject;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use crate::mock_engine::MockEngine;
 
 /// JSON values of every type, including typical edge cases.
 fn value() -> impl Strategy<Value = Value> {
@@ -57,7 +57,7 @@ fn arguments(schema: &Value) -> impl Strategy<Value = JsonObject> + use<> {
 }
 
 #[test]
-fn no_handler_panics() {
+fn handlers_do_not_panic_on_invalid_arguments() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -70,17 +70,17 @@ fn no_handler_panics() {
                 continue;
             }
             let name = format!("{}__{}", tool.name, export.name);
-            let bench = Bench::new();
-            let (_, handler) = runtime.block_on(bench.open(&name));
+            let engine = MockEngine::new();
+            let (_, handler) = runtime.block_on(engine.open(&name));
             let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
                 cases: 64,
                 failure_persistence: None,
                 ..ProptestConfig::default()
             });
             let check = |input: JsonObject| {
-                let context = bench.context();
+                let context = engine.context();
                 let call = handler.call(&context, input);
-                // A call may wait for as long as requested, but a panic would occur at once.
+                // A call may wait for as long as requested, but a panic would occur immediately.
                 let _ = runtime.block_on(async {
                     tokio::time::timeout(Duration::from_millis(20), call).await
                 });
@@ -93,22 +93,22 @@ fn no_handler_panics() {
     }
 }
 
-/// A path in JSON must be text, but a path need not be UTF-8. Results name it with replacement
+/// JSON strings are Unicode, but paths need not be UTF-8. Results show such paths with replacement
 /// characters.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_directory_need_not_be_utf8() {
+async fn tools_accept_directories_that_are_not_utf8() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::symlink;
 
-    let bench = Bench::new();
-    let odd = bench.work().join(OsStr::from_bytes(b"bad\xff"));
+    let engine = MockEngine::new();
+    let odd = engine.work().join(OsStr::from_bytes(b"bad\xff"));
     std::fs::create_dir_all(odd.join("custom-tools/mine")).unwrap();
-    symlink(&odd, bench.work().join("link")).unwrap();
+    symlink(&odd, engine.work().join("link")).unwrap();
     std::fs::write(odd.join("run.sh"), "echo ran").unwrap();
-    std::fs::create_dir(bench.work().join("memory")).unwrap();
-    let note = bench
+    std::fs::create_dir(engine.work().join("memory")).unwrap();
+    let note = engine
         .work()
         .join("memory")
         .join(OsStr::from_bytes(b"n\xff.md"));
@@ -126,7 +126,7 @@ async fn a_directory_need_not_be_utf8() {
         ),
         ("memory__search", json!({"query": "deadline"})),
     ] {
-        let output = bench.ok(tool, args).await;
+        let output = engine.ok(tool, args).await;
         assert!(output.to_string().contains('\u{fffd}'), "{tool}: {output}");
     }
 }

@@ -1,23 +1,23 @@
 use serde_json::json;
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 #[tokio::test]
 async fn sessions_are_listed_with_the_newest_first() {
-    let bench = Bench::new();
-    let output = bench.ok("sessions__list", json!({})).await;
+    let engine = MockEngine::new();
+    let output = engine.ok("sessions__list", json!({})).await;
     assert_eq!((&output["count"], &output["total"]), (&json!(2), &json!(2)));
     assert_eq!(output["sessions"][0]["session_id"], "worker:k");
     assert_eq!(output["sessions"][0]["owner"], "assistant:main");
     assert_eq!(output["sessions"][1]["self"], true);
-    let one = bench.ok("sessions__list", json!({"limit": 1})).await;
+    let one = engine.ok("sessions__list", json!({"limit": 1})).await;
     assert_eq!((&one["count"], &one["total"]), (&json!(1), &json!(2)));
 }
 
 #[tokio::test]
-async fn history_shows_the_last_messages() {
-    let bench = Bench::new();
-    let output = bench
+async fn history_returns_the_last_messages() {
+    let engine = MockEngine::new();
+    let output = engine
         .ok(
             "sessions__history",
             json!({"session_id": "worker:k", "limit": 2}),
@@ -27,7 +27,7 @@ async fn history_shows_the_last_messages() {
     assert_eq!(output["messages"][0]["text"], "two");
     assert_eq!(output["messages"][1]["text"], "hi");
     for id in ["worker:nope", "worker", "../x"] {
-        let (code, message) = bench
+        let (code, message) = engine
             .err("sessions__history", json!({"session_id": id}))
             .await;
         assert_eq!(code, "E_TOOL_SESSION_NOT_FOUND");
@@ -36,9 +36,9 @@ async fn history_shows_the_last_messages() {
 }
 
 #[tokio::test]
-async fn what_is_sent_goes_to_the_session() {
-    let bench = Bench::new();
-    let output = bench
+async fn send_delivers_a_message_to_the_session() {
+    let engine = MockEngine::new();
+    let output = engine
         .ok(
             "sessions__send",
             json!({"session_id": "worker:k", "content": "fyi"}),
@@ -48,7 +48,7 @@ async fn what_is_sent_goes_to_the_session() {
         output,
         json!({"session_id": "worker:k", "eventId": "e1", "accepted": true})
     );
-    let log = bench.runtime.log.lock().unwrap().join("\n");
+    let log = engine.runtime.log.lock().unwrap().join("\n");
     assert!(
         log.contains("send worker") && log.contains("\"k\""),
         "{log}"
@@ -56,39 +56,41 @@ async fn what_is_sent_goes_to_the_session() {
 }
 
 #[tokio::test]
-async fn a_spawned_sub_agent_is_narrowed() {
-    let bench = Bench::new();
-    let output = bench.ok("sessions__spawn", json!({"prompt": "look"})).await;
+async fn a_spawned_subagent_has_restricted_permissions() {
+    let engine = MockEngine::new();
+    let output = engine
+        .ok("sessions__spawn", json!({"prompt": "look"}))
+        .await;
     assert_eq!(
         output,
         json!({"session_id": "assistant:assistant-1", "response": "kool"})
     );
-    let log = bench.runtime.log.lock().unwrap().clone();
-    for said in &log {
+    let log = engine.runtime.log.lock().unwrap().clone();
+    for entry in &log {
         assert!(
-            said.contains("fs__read") && !said.contains("fs__write"),
-            "{said}"
+            entry.contains("fs__read") && !entry.contains("fs__write"),
+            "{entry}"
         );
     }
     assert_eq!(log.len(), 2);
 }
 
 #[tokio::test]
-async fn sub_agents_at_work_and_the_own_state_are_told() {
-    let bench = Bench::new();
-    let output = bench.ok("sessions__subagents", json!({})).await;
+async fn subagents_and_status_return_the_session_state() {
+    let engine = MockEngine::new();
+    let output = engine.ok("sessions__subagents", json!({})).await;
     assert_eq!(
         (&output["count"], &output["subagents"][0]["status"]),
         (&json!(1), &json!("processing"))
     );
-    let own = bench.ok("sessions__status", json!({})).await;
+    let own = engine.ok("sessions__status", json!({})).await;
     assert_eq!(own["session_id"], "assistant:main");
     assert_eq!(
         own["tokens"],
         json!({"prompt": 10, "completion": 5, "total": 15})
     );
     assert!(own.get("cost").is_none());
-    let other = bench
+    let other = engine
         .ok("sessions__status", json!({"session_id": "worker:k"}))
         .await;
     assert_eq!(
@@ -98,22 +100,22 @@ async fn sub_agents_at_work_and_the_own_state_are_told() {
 }
 
 #[tokio::test]
-async fn a_task_is_done_by_the_agent_that_it_names() {
-    let bench = Bench::new();
+async fn task_run_uses_the_named_agent() {
+    let engine = MockEngine::new();
     let args = json!({"description": "Count things", "prompt": "abc", "agent": "worker"});
-    let output = bench.call("task__run", args).await.unwrap();
+    let output = engine.call("task__run", args).await.unwrap();
     assert_eq!(output.title.as_deref(), Some("Count things"));
     assert_eq!(
         output.output,
         json!({"agent": "worker", "session_id": "worker:worker-1", "result": "cba"})
     );
     let args = json!({"description": "x", "prompt": "abc", "agent": "nobody"});
-    assert_eq!(bench.err("task__run", args).await.0, "AGENT_NOT_FOUND");
+    assert_eq!(engine.err("task__run", args).await.0, "AGENT_NOT_FOUND");
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_refused() {
-    let bench = Bench::new();
+async fn sessions_and_task_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     for (tool, args) in [
         ("sessions__list", json!({"limit": 0})),
         ("sessions__list", with_unknown(json!({}))),
@@ -129,7 +131,7 @@ async fn wrong_arguments_are_refused() {
         ("task__run", json!({"description": "x", "prompt": "x"})),
     ] {
         assert_eq!(
-            bench.err(tool, args.clone()).await.0,
+            engine.err(tool, args.clone()).await.0,
             "E_TOOL_INVALID_ARGS",
             "{tool} {args}"
         );

@@ -2,32 +2,32 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, exists, with_unknown};
+use crate::mock_engine::{MockEngine, exists, with_unknown};
 
-fn squad_file(bench: &Bench, path: &str, content: &str) {
-    let path = bench.dir.path().join(".squad").join(path);
+fn squad_file(engine: &MockEngine, path: &str, content: &str) {
+    let path = engine.dir.path().join(".squad").join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }
 
-fn squad_text(bench: &Bench, path: &str) -> String {
-    std::fs::read_to_string(bench.dir.path().join(".squad").join(path)).unwrap()
+fn squad_text(engine: &MockEngine, path: &str) -> String {
+    std::fs::read_to_string(engine.dir.path().join(".squad").join(path)).unwrap()
 }
 
-async fn call(bench: &Bench, export: &str, args: Value) -> (String, String) {
-    let output = bench.ok(&format!("squad__{export}"), args).await;
+async fn call(engine: &MockEngine, export: &str, args: Value) -> (String, String) {
+    let output = engine.ok(&format!("squad__{export}"), args).await;
     let text = |field: &str| output[field].as_str().unwrap().to_owned();
     (text("resultType"), text("textResultForLlm"))
 }
 
 #[tokio::test]
 async fn a_decision_never_overwrites_another() {
-    let bench = Bench::new();
+    let engine = MockEngine::new();
     let decide = |body: &str| json!({"title": "Use  Rust!\n## Really", "body": body, "agentName": "fenster", "category": "architecture"});
-    let (kind, text) = call(&bench, "decide", decide("Because.")).await;
+    let (kind, text) = call(&engine, "decide", decide("Because.")).await;
     assert_eq!(kind, "success");
     assert!(text.contains("fenster-use-rust-really.md"), "{text}");
-    let first = squad_text(&bench, "decisions/inbox/fenster-use-rust-really.md");
+    let first = squad_text(&engine, "decisions/inbox/fenster-use-rust-really.md");
     let (heading, rest) = first.split_once('\n').unwrap();
     assert!(
         heading.starts_with("### 20") && heading.ends_with(": Use Rust! ## Really"),
@@ -37,15 +37,15 @@ async fn a_decision_never_overwrites_another() {
         rest,
         "\n**By:** fenster\n**Category:** architecture\n\nBecause.\n"
     );
-    let (_, text) = call(&bench, "decide", decide("Again.")).await;
+    let (_, text) = call(&engine, "decide", decide("Again.")).await;
     assert!(text.contains("fenster-use-rust-really-2.md"), "{text}");
     assert_eq!(
-        squad_text(&bench, "decisions/inbox/fenster-use-rust-really.md"),
+        squad_text(&engine, "decisions/inbox/fenster-use-rust-really.md"),
         first
     );
-    assert!(squad_text(&bench, "decisions/inbox/fenster-use-rust-really-2.md").contains("Again."));
+    assert!(squad_text(&engine, "decisions/inbox/fenster-use-rust-really-2.md").contains("Again."));
     assert_eq!(
-        std::fs::read_dir(bench.dir.path().join(".squad/decisions/inbox"))
+        std::fs::read_dir(engine.dir.path().join(".squad/decisions/inbox"))
             .unwrap()
             .count(),
         2
@@ -53,40 +53,40 @@ async fn a_decision_never_overwrites_another() {
 }
 
 #[tokio::test]
-async fn a_learning_is_kept_with_the_others() {
-    let bench = Bench::new();
+async fn a_learning_is_added_to_the_history_of_the_agent() {
+    let engine = MockEngine::new();
     squad_file(
-        &bench,
+        &engine,
         "agents/fenster/history.md",
         "# Project Context\n\n## Learnings\n\n- old\n\n## Sessions\n\n- s1\n",
     );
     let learn = json!({"agentName": "fenster", "learning": "tests first\n## always", "category": "process"});
-    assert_eq!(call(&bench, "memory", learn).await.0, "success");
+    assert_eq!(call(&engine, "memory", learn).await.0, "success");
     assert_eq!(
-        squad_text(&bench, "agents/fenster/history.md"),
+        squad_text(&engine, "agents/fenster/history.md"),
         "# Project Context\n\n## Learnings\n\n- old\n- **[process]** tests first\n  ## always\n\n## Sessions\n\n- s1\n"
     );
     call(
-        &bench,
+        &engine,
         "memory",
         json!({"agentName": "new", "learning": "x"}),
     )
     .await;
     assert_eq!(
-        squad_text(&bench, "agents/new/history.md"),
+        squad_text(&engine, "agents/new/history.md"),
         "# Project Context\n\n## Learnings\n\n- **[general]** x\n"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_at_the_same_time_lose_nothing() {
-    let bench = Arc::new(Bench::new());
+async fn concurrent_learnings_are_all_kept() {
+    let engine = Arc::new(MockEngine::new());
     let mut writers = tokio::task::JoinSet::new();
     for number in 0..20 {
-        let bench = Arc::clone(&bench);
+        let engine = Arc::clone(&engine);
         writers.spawn(async move {
             let learn = json!({"agentName": "fenster", "learning": format!("learning {number}.")});
-            call(&bench, "memory", learn).await.0
+            call(&engine, "memory", learn).await.0
         });
     }
     assert!(
@@ -96,13 +96,13 @@ async fn writers_at_the_same_time_lose_nothing() {
             .iter()
             .all(|kind| kind == "success")
     );
-    let history = squad_text(&bench, "agents/fenster/history.md");
+    let history = squad_text(&engine, "agents/fenster/history.md");
     assert!(
         (0..20).all(|number| history.contains(&format!("learning {number}."))),
         "{history}"
     );
     assert_eq!(
-        std::fs::read_dir(bench.dir.path().join(".squad/agents/fenster"))
+        std::fs::read_dir(engine.dir.path().join(".squad/agents/fenster"))
             .unwrap()
             .count(),
         1
@@ -111,31 +111,34 @@ async fn writers_at_the_same_time_lose_nothing() {
 
 #[tokio::test]
 async fn skills_are_written_listed_and_read() {
-    let bench = Bench::new();
+    let engine = MockEngine::new();
     assert_eq!(
-        call(&bench, "skill", json!({"action": "list"})).await,
+        call(&engine, "skill", json!({"action": "list"})).await,
         ("success".to_owned(), "There are no skills yet.".to_owned())
     );
     let write = |name: &str, content: &str| json!({"action": "write", "skillName": name, "content": content});
     assert_eq!(
-        call(&bench, "skill", write("git-flow", "# Git flow"))
+        call(&engine, "skill", write("git-flow", "# Git flow"))
             .await
             .0,
         "success"
     );
-    assert_eq!(squad_text(&bench, "skills/git-flow/SKILL.md"), "# Git flow");
-    call(&bench, "skill", write("a.b", &"é".repeat(9000))).await;
     assert_eq!(
-        call(&bench, "skill", json!({"action": "list"})).await.1,
+        squad_text(&engine, "skills/git-flow/SKILL.md"),
+        "# Git flow"
+    );
+    call(&engine, "skill", write("a.b", &"é".repeat(9000))).await;
+    assert_eq!(
+        call(&engine, "skill", json!({"action": "list"})).await.1,
         "**Available Skills (2):**\n- a.b\n- git-flow"
     );
     let described = json!({"action": "write", "skillName": "tea", "content": "Boil water.", "description": "Makes \"tea\": hot.\nUse it\tin the morning."});
-    assert_eq!(call(&bench, "skill", described).await.0, "success");
+    assert_eq!(call(&engine, "skill", described).await.0, "success");
     assert_eq!(
-        squad_text(&bench, "skills/tea/SKILL.md"),
+        squad_text(&engine, "skills/tea/SKILL.md"),
         "---\nname: tea\ndescription: \"Makes \\\"tea\\\": hot. Use it in the morning.\"\n---\n\nBoil water."
     );
-    let (_, listed) = call(&bench, "skill", json!({"action": "list"})).await;
+    let (_, listed) = call(&engine, "skill", json!({"action": "list"})).await;
     assert!(
         listed.ends_with("\n- tea: Makes \"tea\": hot. Use it in the morning."),
         "{listed}"
@@ -147,17 +150,17 @@ async fn skills_are_written_listed_and_read() {
     ] {
         let args = json!({"action": "write", "skillName": name, "content": "x", "description": description});
         assert_eq!(
-            call(&bench, "skill", args).await.0,
+            call(&engine, "skill", args).await.0,
             "failure",
             "{name} {description}"
         );
     }
     let read = |name: &str| json!({"action": "read", "skillName": name});
     assert_eq!(
-        call(&bench, "skill", read("git-flow")).await.1,
+        call(&engine, "skill", read("git-flow")).await.1,
         "# Git flow"
     );
-    let (_, long) = call(&bench, "skill", read("a.b")).await;
+    let (_, long) = call(&engine, "skill", read("a.b")).await;
     assert!(
         long.len() < 10 * 1024 + 50 && long.ends_with("[7760 more bytes were cut.]"),
         "{}",
@@ -172,15 +175,15 @@ async fn skills_are_written_listed_and_read() {
             "skillName",
         ),
     ] {
-        let (kind, text) = call(&bench, "skill", args).await;
+        let (kind, text) = call(&engine, "skill", args).await;
         assert_eq!(kind, "failure");
         assert!(text.contains(words), "{text}");
     }
 }
 
 #[tokio::test]
-async fn names_never_leave_their_folder() {
-    let bench = Bench::new();
+async fn squad_names_cannot_leave_their_directory() {
+    let engine = MockEngine::new();
     for name in [
         "../../evil",
         "..",
@@ -204,24 +207,27 @@ async fn names_never_leave_their_folder() {
             ("route", json!({"targetAgent": name, "task": "x"})),
         ];
         for (export, args) in calls {
-            let (kind, text) = call(&bench, export, args).await;
+            let (kind, text) = call(&engine, export, args).await;
             assert_eq!(kind, "failure", "{export} {name}");
             assert!(text.contains("is not a valid"), "{text}");
         }
     }
-    assert!(!exists(bench.dir.path().join("evil")));
+    assert!(!exists(engine.dir.path().join("evil")));
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_do_not_lead_out_of_the_squad() {
-    let bench = Bench::new();
-    squad_file(&bench, "skills/x", "");
-    std::fs::create_dir(bench.dir.path().join("outside")).unwrap();
-    std::os::unix::fs::symlink("../../outside", bench.dir.path().join(".squad/skills/link"))
-        .unwrap();
+async fn links_out_of_the_squad_directory_are_rejected() {
+    let engine = MockEngine::new();
+    squad_file(&engine, "skills/x", "");
+    std::fs::create_dir(engine.dir.path().join("outside")).unwrap();
+    std::os::unix::fs::symlink(
+        "../../outside",
+        engine.dir.path().join(".squad/skills/link"),
+    )
+    .unwrap();
     let (kind, text) = call(
-        &bench,
+        &engine,
         "skill",
         json!({"action": "write", "skillName": "link", "content": "x"}),
     )
@@ -229,7 +235,7 @@ async fn links_do_not_lead_out_of_the_squad() {
     assert_eq!(kind, "failure");
     assert!(text.contains("leads out"), "{text}");
     assert_eq!(
-        std::fs::read_dir(bench.dir.path().join("outside"))
+        std::fs::read_dir(engine.dir.path().join("outside"))
             .unwrap()
             .count(),
         0
@@ -237,16 +243,16 @@ async fn links_do_not_lead_out_of_the_squad() {
 }
 
 #[tokio::test]
-async fn a_routed_session_is_told_the_charter_the_history_and_the_context() {
-    let bench = Bench::new();
-    squad_file(&bench, "agents/hockney/charter.md", "You test everything.");
-    squad_file(&bench, "agents/hockney/history.md", "Learned: be quick.");
+async fn a_routed_session_receives_charter_history_and_context() {
+    let engine = MockEngine::new();
+    squad_file(&engine, "agents/hockney/charter.md", "You test everything.");
+    squad_file(&engine, "agents/hockney/history.md", "Learned: be quick.");
     let route = json!({"targetAgent": "hockney", "task": "write tests", "context": "mind Windows"});
     assert_eq!(
-        call(&bench, "route", route).await,
+        call(&engine, "route", route).await,
         ("success".to_owned(), "stset etirw".to_owned())
     );
-    let log = bench.runtime.log.lock().unwrap().join("\n");
+    let log = engine.runtime.log.lock().unwrap().join("\n");
     // No agent is named hockney, so the caller's own definition plays the role in a separate
     // conversation.
     assert!(
@@ -254,28 +260,28 @@ async fn a_routed_session_is_told_the_charter_the_history_and_the_context() {
         "{log}"
     );
     assert!(log.contains("instance_key: Some(\"assistant-1\")"), "{log}");
-    let told = "You are hockney, a Squad agent.\\n\\n## Charter\\n\\nYou test everything.\\n\\n## Project Knowledge\\n\\nLearned: be \
+    let expected_prompt = "You are hockney, a Squad agent.\\n\\n## Charter\\n\\nYou test everything.\\n\\n## Project Knowledge\\n\\nLearned: be \
                 quick.\\n\\n## Additional Context\\n\\nmind Windows";
-    assert!(log.contains(told), "{log}");
+    assert!(log.contains(expected_prompt), "{log}");
 }
 
 #[tokio::test]
-async fn a_declared_agent_of_that_name_does_the_work() {
-    let bench = Bench::new();
-    squad_file(&bench, "agents/worker/charter.md", "You work.");
+async fn route_uses_a_declared_agent_with_the_same_name() {
+    let engine = MockEngine::new();
+    squad_file(&engine, "agents/worker/charter.md", "You work.");
     let route = json!({"targetAgent": "worker", "task": "abc", "waitForResult": false});
-    let (kind, text) = call(&bench, "route", route).await;
+    let (kind, text) = call(&engine, "route", route).await;
     assert_eq!(kind, "success");
     assert!(
         text.contains("session worker-1") && text.contains("abc"),
         "{text}"
     );
-    let log = bench.runtime.log.lock().unwrap().join("\n");
+    let log = engine.runtime.log.lock().unwrap().join("\n");
     assert!(
         log.contains("request worker") && log.contains("async_: true"),
         "{log}"
     );
-    let (_, status) = call(&bench, "status", json!({})).await;
+    let (_, status) = call(&engine, "status", json!({})).await;
     assert!(
         status.contains("**worker** [started] session=worker-1"),
         "{status}"
@@ -284,10 +290,10 @@ async fn a_declared_agent_of_that_name_does_the_work() {
 
 #[tokio::test]
 async fn an_agent_without_a_charter_is_not_found() {
-    let bench = Bench::new();
-    squad_file(&bench, "agents/hockney/charter.md", "c");
+    let engine = MockEngine::new();
+    squad_file(&engine, "agents/hockney/charter.md", "c");
     let (kind, text) = call(
-        &bench,
+        &engine,
         "route",
         json!({"targetAgent": "nobody", "task": "x"}),
     )
@@ -297,17 +303,17 @@ async fn an_agent_without_a_charter_is_not_found() {
         text.contains("\"nobody\"") && text.contains("hockney"),
         "{text}"
     );
-    assert!(bench.runtime.log.lock().unwrap().is_empty());
+    assert!(engine.runtime.log.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn there_is_a_limit_to_sessions_that_are_waited_for() {
-    let bench = Arc::new(Bench::new().config(json!({"maxConcurrent": 1})));
-    squad_file(&bench, "agents/hockney/charter.md", "c");
+async fn the_number_of_concurrent_routed_sessions_is_limited() {
+    let engine = Arc::new(MockEngine::new().config(json!({"maxConcurrent": 1})));
+    squad_file(&engine, "agents/hockney/charter.md", "c");
     let waiting = tokio::spawn({
-        let bench = Arc::clone(&bench);
+        let engine = Arc::clone(&engine);
         async move {
-            bench
+            engine
                 .err(
                     "squad__route",
                     json!({"targetAgent": "hockney", "task": "never"}),
@@ -316,8 +322,8 @@ async fn there_is_a_limit_to_sessions_that_are_waited_for() {
                 .0
         }
     });
-    crate::bench::until("the request", || {
-        bench
+    crate::mock_engine::until("the request", || {
+        engine
             .runtime
             .log
             .lock()
@@ -327,7 +333,7 @@ async fn there_is_a_limit_to_sessions_that_are_waited_for() {
     })
     .await;
     let (kind, text) = call(
-        &bench,
+        &engine,
         "route",
         json!({"targetAgent": "hockney", "task": "x"}),
     )
@@ -335,23 +341,23 @@ async fn there_is_a_limit_to_sessions_that_are_waited_for() {
     assert_eq!(kind, "failure");
     assert!(text.contains("limit of 1"), "{text}");
     assert!(
-        call(&bench, "status", json!({}))
+        call(&engine, "status", json!({}))
             .await
             .1
             .contains("**hockney** [active]")
     );
-    bench.cancellation.cancel();
+    engine.cancellation.cancel();
     assert_eq!(waiting.await.unwrap(), "E_TOOL_CANCELLED");
-    let open = crate::bench::object(json!({}));
-    let (_, status) = bench.open("squad__status").await;
-    let mut context = bench.context();
+    let open = crate::mock_engine::object(json!({}));
+    let (_, status) = engine.open("squad__status").await;
+    let mut context = engine.context();
     context.cancellation = tokio_util::sync::CancellationToken::new();
     let output = status.call(&context, open).await.unwrap().output;
     assert_eq!(
         output["textResultForLlm"],
         "There are no active agent sessions."
     );
-    let all = crate::bench::object(json!({"includeDestroyed": true, "agentName": "hockney"}));
+    let all = crate::mock_engine::object(json!({"includeDestroyed": true, "agentName": "hockney"}));
     let output = status.call(&context, all).await.unwrap().output;
     assert!(
         output["textResultForLlm"]
@@ -363,18 +369,18 @@ async fn there_is_a_limit_to_sessions_that_are_waited_for() {
 }
 
 #[tokio::test]
-async fn the_folder_may_have_another_name() {
-    let bench = Bench::new().config(json!({"dir": ".ai-team"}));
+async fn the_squad_directory_is_configurable_inside_the_project() {
+    let engine = MockEngine::new().config(json!({"dir": ".ai-team"}));
     call(
-        &bench,
+        &engine,
         "skill",
         json!({"action": "write", "skillName": "x", "content": "y"}),
     )
     .await;
-    assert!(exists(bench.dir.path().join(".ai-team/skills/x/SKILL.md")));
-    let bench = Bench::new().config(json!({"dir": "../outside"}));
+    assert!(exists(engine.dir.path().join(".ai-team/skills/x/SKILL.md")));
+    let engine = MockEngine::new().config(json!({"dir": "../outside"}));
     let (kind, _) = call(
-        &bench,
+        &engine,
         "skill",
         json!({"action": "write", "skillName": "x", "content": "y"}),
     )
@@ -383,8 +389,8 @@ async fn the_folder_may_have_another_name() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn squad_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("route", json!({"targetAgent": "", "task": "x"})),
         ("route", json!({"targetAgent": "a"})),
@@ -414,7 +420,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("skill", json!({"action": "read", "skillName": 1})),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("squad__{export}"), args.clone()).await;
+        let (code, _) = engine.err(&format!("squad__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }

@@ -1,15 +1,15 @@
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 async fn ok(export: &str, args: Value) -> Value {
-    Bench::new()
+    MockEngine::new()
         .ok(&format!("text-transform__{export}"), args)
         .await
 }
 
 #[tokio::test]
-async fn replace_takes_the_search_literally() {
+async fn replace_treats_the_search_text_literally() {
     assert_eq!(
         ok(
             "replace",
@@ -61,7 +61,7 @@ async fn slice_counts_characters() {
 }
 
 #[tokio::test]
-async fn split_drops_what_is_beyond_max_parts() {
+async fn split_drops_parts_beyond_max_parts() {
     assert_eq!(
         ok("split", json!({"text": "a\nb\nc"})).await,
         json!({"delimiter": "\n", "count": 3, "parts": ["a", "b", "c"]})
@@ -81,7 +81,7 @@ async fn split_drops_what_is_beyond_max_parts() {
 }
 
 #[tokio::test]
-async fn join_takes_scalars() {
+async fn join_accepts_scalars() {
     assert_eq!(
         ok(
             "join",
@@ -97,7 +97,7 @@ async fn join_takes_scalars() {
 }
 
 #[tokio::test]
-async fn trim_works_at_either_end() {
+async fn trim_removes_whitespace_at_either_end() {
     assert_eq!(
         ok("trim", json!({"text": " \u{FEFF}x \n"})).await,
         json!({"original": " \u{FEFF}x \n", "result": "x", "mode": "both", "trimmedLength": 4})
@@ -113,7 +113,7 @@ async fn trim_works_at_either_end() {
 }
 
 #[tokio::test]
-async fn case_knows_more_than_ascii() {
+async fn case_conversion_supports_unicode() {
     assert_eq!(
         ok("case", json!({"text": "straße", "to": "upper"})).await,
         json!({"original": "straße", "result": "STRASSE", "to": "upper"})
@@ -125,8 +125,8 @@ async fn case_knows_more_than_ascii() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn text_transform_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let bad = [
         ("replace", json!({"text": "a", "search": ""})),
         ("replace", json!({"search": "a"})),
@@ -148,7 +148,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("case", json!({"text": ["a"], "to": "upper"})),
     ];
     for (export, args) in bad {
-        let (code, _) = bench
+        let (code, _) = engine
             .err(&format!("text-transform__{export}"), args.clone())
             .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
@@ -156,10 +156,10 @@ async fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn results_stay_bounded() {
-    let bench = Bench::new();
+async fn oversized_results_are_errors() {
+    let engine = MockEngine::new();
     let big = "a".repeat(100_000);
-    let (code, message) = bench
+    let (code, message) = engine
         .err(
             "text-transform__replace",
             json!({"text": big, "search": "a", "replacement": big, "all": true}),
@@ -168,7 +168,7 @@ async fn results_stay_bounded() {
     assert_eq!(code, "E_TOOL_TOO_LARGE");
     assert!(message.contains("10000100000 bytes"), "{message}");
     let many = vec!["x"; 1000];
-    let (code, _) = bench
+    let (code, _) = engine
         .err(
             "text-transform__join",
             json!({"parts": many, "delimiter": big}),

@@ -1,11 +1,11 @@
 use serde_json::json;
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 #[tokio::test]
-async fn a_list_is_written_as_a_whole_and_read_back() {
-    let bench = Bench::new();
-    let empty = bench.ok("todo__read", json!({})).await;
+async fn write_replaces_the_whole_todo_list_and_read_returns_it() {
+    let engine = MockEngine::new();
+    let empty = engine.ok("todo__read", json!({})).await;
     assert_eq!(
         empty,
         json!({"todos": [], "pending": 0, "in_progress": 0, "completed": 0, "cancelled": 0})
@@ -16,7 +16,7 @@ async fn a_list_is_written_as_a_whole_and_read_back() {
         {"content": "act"},
         {"content": "drop it", "status": "cancelled"},
     ]);
-    let output = bench
+    let output = engine
         .call("todo__write", json!({"todos": todos}))
         .await
         .unwrap();
@@ -25,19 +25,19 @@ async fn a_list_is_written_as_a_whole_and_read_back() {
         output.metadata["todos"][2],
         json!({"content": "act", "status": "pending"})
     );
-    let read = bench.ok("todo__read", json!({})).await;
+    let read = engine.ok("todo__read", json!({})).await;
     assert_eq!(read, output.output);
     assert_eq!(
         (&read["pending"], &read["in_progress"], &read["cancelled"]),
         (&json!(1), &json!(1), &json!(1))
     );
-    bench.ok("todo__write", json!({"todos": []})).await;
-    assert_eq!(bench.ok("todo__read", json!({})).await, empty);
+    engine.ok("todo__write", json!({"todos": []})).await;
+    assert_eq!(engine.ok("todo__read", json!({})).await, empty);
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
-    let bench = Bench::new();
+async fn todo_exports_reject_invalid_arguments() {
+    let engine = MockEngine::new();
     let many: Vec<_> = (0..201)
         .map(|n| json!({"content": n.to_string()}))
         .collect();
@@ -57,7 +57,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("read", with_unknown(json!({}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("todo__{export}"), args.clone()).await;
+        let (code, _) = engine.err(&format!("todo__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }

@@ -1,29 +1,29 @@
 use serde_json::json;
 
-use crate::bench::{Bench, with_unknown};
+use crate::mock_engine::{MockEngine, with_unknown};
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_as_long_as_it_is_told() {
-    let bench = Bench::new();
+async fn wait_lasts_the_requested_seconds() {
+    let engine = MockEngine::new();
     let before = tokio::time::Instant::now();
     assert_eq!(
-        bench.ok("wait__seconds", json!({"seconds": 299.5})).await,
+        engine.ok("wait__seconds", json!({"seconds": 299.5})).await,
         json!({"waitedSeconds": 299.5, "waitedMs": 299_500})
     );
     assert_eq!(before.elapsed().as_millis(), 299_500);
     assert_eq!(
-        bench.ok("wait__seconds", json!({"seconds": 2})).await,
+        engine.ok("wait__seconds", json!({"seconds": 2})).await,
         json!({"waitedSeconds": 2, "waitedMs": 2000})
     );
     assert_eq!(
-        bench.ok("wait__seconds", json!({"seconds": 0})).await,
+        engine.ok("wait__seconds", json!({"seconds": 0})).await,
         json!({"waitedSeconds": 0, "waitedMs": 0})
     );
 }
 
 #[tokio::test]
-async fn it_takes_0_to_300_seconds() {
-    let bench = Bench::new();
+async fn wait_accepts_0_to_300_seconds() {
+    let engine = MockEngine::new();
     for args in [
         json!({"seconds": -1}),
         json!({"seconds": 300.5}),
@@ -32,7 +32,7 @@ async fn it_takes_0_to_300_seconds() {
         with_unknown(json!({"seconds": 1})),
     ] {
         assert_eq!(
-            bench.err("wait__seconds", args.clone()).await.0,
+            engine.err("wait__seconds", args.clone()).await.0,
             "E_TOOL_INVALID_ARGS",
             "{args}"
         );
@@ -40,10 +40,10 @@ async fn it_takes_0_to_300_seconds() {
 }
 
 #[tokio::test]
-async fn it_stops_when_it_is_cancelled() {
-    let bench = Bench::new();
-    let call = bench.err("wait__seconds", json!({"seconds": 300}));
-    let cancel = async { bench.cancellation.cancel() };
+async fn wait_stops_when_the_call_is_cancelled() {
+    let engine = MockEngine::new();
+    let call = engine.err("wait__seconds", json!({"seconds": 300}));
+    let cancel = async { engine.cancellation.cancel() };
     let ((code, _), ()) = tokio::join!(call, cancel);
     assert_eq!(code, "E_TOOL_CANCELLED");
 }

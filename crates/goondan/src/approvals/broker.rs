@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_answers_where_nobody_is_there() {
+    async fn a_request_without_listeners_ends_at_once() {
         let broker = ApprovalBroker::default();
         assert_eq!(broker.ask(request("1")).await, ApprovalAnswer::NobodyThere);
         drop(broker.listen());
@@ -284,80 +284,83 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_sees_a_question_and_the_first_answer_counts() {
+    async fn every_listener_receives_a_request_and_the_first_answer_counts() {
         let broker = ApprovalBroker::default();
-        let (mut one, mut other) = (broker.listen(), broker.listen());
-        let asked = tokio::spawn({
+        let (mut first_listener, mut second_listener) = (broker.listen(), broker.listen());
+        let answer = tokio::spawn({
             let broker = broker.clone();
             async move { broker.ask(request("1")).await }
         });
-        let (mine, theirs) = (one.next().await.unwrap(), other.next().await.unwrap());
-        assert_eq!((&*mine.request.id, &*theirs.request.id), ("1", "1"));
+        let (first, second) = (
+            first_listener.next().await.unwrap(),
+            second_listener.next().await.unwrap(),
+        );
+        assert_eq!((&*first.request.id, &*second.request.id), ("1", "1"));
         // A client that registers later also receives it.
         assert_eq!(broker.listen().next().await.unwrap().request.id, "1");
-        assert!(mine.answer(ONCE));
-        assert!(!theirs.answer(ApprovalAnswer::Deny));
-        theirs.ended().await;
-        assert_eq!(theirs.end(), Some(ApprovalEnd::Answered));
-        assert_eq!(asked.await.unwrap(), ONCE);
+        assert!(first.answer(ONCE));
+        assert!(!second.answer(ApprovalAnswer::Deny));
+        second.ended().await;
+        assert_eq!(second.end(), Some(ApprovalEnd::Answered));
+        assert_eq!(answer.await.unwrap(), ONCE);
         assert!(broker.open().is_empty());
     }
 
     #[tokio::test]
-    async fn a_question_whose_asker_goes_is_withdrawn() {
+    async fn a_request_is_withdrawn_when_its_caller_is_cancelled() {
         let broker = ApprovalBroker::default();
         let mut listener = broker.listen();
-        let asker = tokio::spawn({
+        let caller = tokio::spawn({
             let broker = broker.clone();
             async move { broker.ask(request("1")).await }
         });
-        let question = listener.next().await.unwrap();
-        asker.abort();
-        question.ended().await;
-        assert_eq!(question.end(), Some(ApprovalEnd::Withdrawn));
-        assert!(!question.answer(ONCE));
+        let request_handle = listener.next().await.unwrap();
+        caller.abort();
+        request_handle.ended().await;
+        assert_eq!(request_handle.end(), Some(ApprovalEnd::Withdrawn));
+        assert!(!request_handle.answer(ONCE));
     }
 
     #[tokio::test]
-    async fn the_last_one_who_goes_leaves_no_hope() {
+    async fn a_request_ends_when_the_last_listener_is_dropped() {
         let broker = ApprovalBroker::default();
-        let (mut first, last) = (broker.listen(), broker.listen());
-        let asked = tokio::spawn({
+        let (mut first_listener, last_listener) = (broker.listen(), broker.listen());
+        let answer = tokio::spawn({
             let broker = broker.clone();
             async move { broker.ask(request("1")).await }
         });
-        let question = first.next().await.unwrap();
-        drop(first);
-        assert_eq!(question.end(), None);
-        drop(last);
-        assert_eq!(asked.await.unwrap(), ApprovalAnswer::NobodyThere);
-        assert_eq!(question.end(), Some(ApprovalEnd::Withdrawn));
+        let request_handle = first_listener.next().await.unwrap();
+        drop(first_listener);
+        assert_eq!(request_handle.end(), None);
+        drop(last_listener);
+        assert_eq!(answer.await.unwrap(), ApprovalAnswer::NobodyThere);
+        assert_eq!(request_handle.end(), Some(ApprovalEnd::Withdrawn));
     }
 
     #[tokio::test]
-    async fn who_takes_some_questions_keeps_nobody_waiting_for_others() {
+    async fn a_filtered_listener_does_not_keep_other_requests_open() {
         let broker = ApprovalBroker::default();
-        let mut one = broker.listen_for(|request| request.id == "1");
+        let mut filtered = broker.listen_for(|request| request.id == "1");
         assert_eq!(broker.ask(request("2")).await, ApprovalAnswer::NobodyThere);
-        let asked = tokio::spawn({
+        let answer = tokio::spawn({
             let broker = broker.clone();
             async move { broker.ask(request("1")).await }
         });
-        assert!(one.next().await.unwrap().answer(ONCE));
-        assert_eq!(asked.await.unwrap(), ONCE);
-        let everybody = broker.listen();
-        let asked = tokio::spawn({
+        assert!(filtered.next().await.unwrap().answer(ONCE));
+        assert_eq!(answer.await.unwrap(), ONCE);
+        let unfiltered = broker.listen();
+        let answer = tokio::spawn({
             let broker = broker.clone();
             async move { broker.ask(request("2")).await }
         });
         while broker.open().is_empty() {
             tokio::task::yield_now().await;
         }
-        drop(everybody);
+        drop(unfiltered);
         assert_eq!(
-            asked.await.unwrap(),
+            answer.await.unwrap(),
             ApprovalAnswer::NobodyThere,
-            "who is left does not take it"
+            "the filtered listener does not accept this request"
         );
     }
 }

@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    fn directories() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let (workspace, project) = (dir.path().join("state"), dir.path().join("project"));
         std::fs::create_dir(&project).unwrap();
@@ -359,35 +359,35 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_conversation_has_the_name_of_the_record() {
+    fn the_approvals_file_has_the_name_of_the_approvals_record() {
         let name = layout::file_name(APPROVALS_RECORD);
         assert_eq!(APPROVALS_RECORD_FILE, format!("{name}.json"));
     }
 
     #[test]
-    fn what_is_remembered_is_there_at_the_next_start() {
-        let (_dir, workspace, project) = folders();
-        let book = ApprovalFile::of(&workspace, &project).unwrap();
-        assert!(book.grants().is_empty());
-        book.remember(vec![grant("ls: # \"x\"\n- y")]).unwrap();
-        book.remember(vec![grant("ls"), grant("ls")]).unwrap();
-        let again = ApprovalFile::of(&workspace, &project).unwrap();
-        assert_eq!(again.grants(), [grant("ls: # \"x\"\n- y"), grant("ls")]);
+    fn remembered_approvals_persist_across_starts() {
+        let (_dir, workspace, project) = directories();
+        let file = ApprovalFile::of(&workspace, &project).unwrap();
+        assert!(file.grants().is_empty());
+        file.remember(vec![grant("ls: # \"x\"\n- y")]).unwrap();
+        file.remember(vec![grant("ls"), grant("ls")]).unwrap();
+        let reopened = ApprovalFile::of(&workspace, &project).unwrap();
+        assert_eq!(reopened.grants(), [grant("ls: # \"x\"\n- y"), grant("ls")]);
         assert!(!project.join(".goondan").exists());
     }
 
     #[test]
     fn projects_that_share_a_workspace_share_no_approvals() {
-        let (dir, workspace, project) = folders();
+        let (dir, workspace, project) = directories();
         let other = dir.path().join("hostile");
         std::fs::create_dir(&other).unwrap();
         ApprovalFile::of(&workspace, &project)
             .unwrap()
             .remember(vec![grant("make")])
             .unwrap();
-        let book = ApprovalFile::of(&workspace, &other).unwrap();
-        assert!(book.grants().is_empty());
-        book.remember(vec![grant("ls")]).unwrap();
+        let file = ApprovalFile::of(&workspace, &other).unwrap();
+        assert!(file.grants().is_empty());
+        file.remember(vec![grant("ls")]).unwrap();
         assert_eq!(
             ApprovalFile::of(&workspace, &project).unwrap().grants(),
             [grant("make")]
@@ -399,8 +399,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_project_brings_along_allows_nothing() {
-        let (_dir, workspace, project) = folders();
+    fn an_approvals_file_in_the_project_is_ignored() {
+        let (_dir, workspace, project) = directories();
         std::fs::create_dir(project.join(".goondan")).unwrap();
         std::fs::write(
             project.join(OLD_APPROVALS_FILE),
@@ -414,20 +414,20 @@ mod tests {
                 .is_empty()
         );
         // After the warning, the next start finds the project in the file.
-        let again = ApprovalFile::of(&workspace, &project).unwrap();
+        let reopened = ApprovalFile::of(&workspace, &project).unwrap();
         assert!(
-            again
+            reopened
                 .read()
                 .unwrap()
                 .content
                 .projects
-                .contains_key(&again.project)
+                .contains_key(&reopened.project)
         );
     }
 
     #[test]
-    fn a_broken_file_is_neither_ignored_nor_overwritten() {
-        let (_dir, workspace, project) = folders();
+    fn an_invalid_approvals_file_is_an_error() {
+        let (_dir, workspace, project) = directories();
         std::fs::create_dir(&workspace).unwrap();
         for broken in [
             "projects: {/p: [{agent: a}]}",
@@ -440,8 +440,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_holds_no_longer_in_a_swarm_that_runs() {
-        let (_dir, workspace, project) = folders();
+    fn revoked_approvals_stop_applying_in_a_running_swarm() {
+        let (_dir, workspace, project) = directories();
         let running = ApprovalFile::of(&workspace, &project).unwrap();
         running.remember(vec![grant("ls"), grant("make")]).unwrap();
         ApprovalFile::of(&workspace, &project)

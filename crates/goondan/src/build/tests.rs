@@ -1,4 +1,4 @@
-//! Builds of small commands.
+//! Tests of tool builds with short shell commands.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -36,16 +36,19 @@ async fn run(builds: &ToolBuilds, cancellation: &CancellationToken) -> (BuildOut
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_build_runs_in_its_folder_and_is_heard() {
+async fn a_build_runs_in_its_directory_and_reports_its_output() {
     let (folder, builds) = project(
         "{command: 'pwd; echo made > made', cwd: tools/x}",
         &["tools/x/Makefile"],
     );
     let (outcome, lines) = run(&builds, &CancellationToken::new()).await;
     assert!(outcome.is_built(), "{outcome:?}");
-    let place = folder.path().join("tools/x");
-    assert_eq!(lines, [place.canonicalize().unwrap().to_str().unwrap()]);
-    assert_eq!(fs::read_to_string(place.join("made")).unwrap(), "made\n");
+    let directory = folder.path().join("tools/x");
+    assert_eq!(lines, [directory.canonicalize().unwrap().to_str().unwrap()]);
+    assert_eq!(
+        fs::read_to_string(directory.join("made")).unwrap(),
+        "made\n"
+    );
     let (folder, builds) = project("[touch, 'with space']", &[]);
     assert!(run(&builds, &CancellationToken::new()).await.0.is_built());
     assert!(folder.path().join("with space").is_file());
@@ -53,7 +56,7 @@ async fn a_build_runs_in_its_folder_and_is_heard() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn how_it_failed_is_told() {
+async fn a_failed_build_reports_the_cause() {
     let cancellation = CancellationToken::new();
     let (_folder, builds) = project("echo wrong >&2; exit 3", &[]);
     let (outcome, _) = run(&builds, &cancellation).await;
@@ -74,37 +77,37 @@ async fn how_it_failed_is_told() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_cancelled_build_takes_along_what_it_has_started() {
+async fn a_cancelled_build_kills_its_child_processes() {
     let (folder, builds) = project("sleep 600 & echo $!; wait", &[]);
     let cancellation = CancellationToken::new();
     let mut pid = String::new();
     let tool = builds.tools().next().unwrap();
-    let mut heard = |line: &str| {
+    let mut on_line = |line: &str| {
         pid = line.to_owned();
         cancellation.cancel();
     };
-    let outcome = builds.run(tool, &cancellation, &mut heard).await;
+    let outcome = builds.run(tool, &cancellation, &mut on_line).await;
     assert_eq!(outcome.end, BuildEnd::Cancelled);
-    let lives = || {
+    let is_alive = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        // The parent of an orphan reaps it later; `State: Z` also counts as dead.
+        // Init reaps an orphan later, so a zombie (`State: Z`) also counts as dead.
         !status.is_empty() && !status.contains("State:\tZ")
     };
     // The kill may take effect with a delay.
-    let gone = async {
-        while lives() {
+    let process_exit = async {
+        while is_alive() {
             tokio::task::yield_now().await
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), gone)
+    tokio::time::timeout(Duration::from_secs(10), process_exit)
         .await
-        .expect("it lives on");
+        .expect("the child process is still running");
     drop(folder);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn an_endless_output_is_kept_at_both_ends() {
+async fn long_build_output_keeps_its_beginning_and_end() {
     let (_folder, builds) = project("seq 1 100000", &[]);
     let (outcome, lines) = run(&builds, &CancellationToken::new()).await;
     assert_eq!(lines.len(), 100_000);
@@ -118,7 +121,7 @@ async fn an_endless_output_is_kept_at_both_ends() {
 }
 
 #[test]
-fn sources_are_the_crate_around_the_entry() {
+fn the_default_sources_are_the_crate_of_the_entry() {
     let (folder, builds) = project("cargo build", &["tools/x/Cargo.toml", "tools/x/src/lib.rs"]);
     let affected = |path: &str| !builds.affected_by([path]).is_empty();
     for source in [
@@ -152,7 +155,7 @@ fn sources_are_the_crate_around_the_entry() {
 }
 
 #[test]
-fn stated_sources_may_lie_beside_the_project() {
+fn configured_sources_can_be_outside_the_project() {
     let (folder, builds) = project(
         "{command: make, cwd: tools, sources: ['*.c', ../../shared/**/*.h]}",
         &["tools/x.c"],

@@ -1,4 +1,4 @@
-//! Behavior that all interfaces share: slow readers, restarts, clients that leave, the end of the
+//! Behavior that all interfaces share: slow readers, restarts, disconnected clients, the end of the
 //! swarm, and approvals that another client answers.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -85,7 +85,7 @@ fn input(id: &str, text: &str) -> Input {
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
-        .expect("it took a minute")
+        .expect("the future did not finish within a minute")
 }
 
 /// Follows a new input.
@@ -98,35 +98,37 @@ async fn follow(opened: &OpenGateway, input: Input, reports: ApprovalReports) ->
 /// missed events, `?` and `.` for an approval request and its end, `$` for the end of the turn and
 /// `#` for the end of the swarm.
 async fn read(turn: &mut TurnStream) -> String {
-    let mut seen = String::new();
+    let mut text = String::new();
     while let Some(update) = within(turn.next()).await {
         match update {
-            TurnUpdate::TextSoFar(running) => seen.push_str(&format!(">{}", running.text)),
-            TurnUpdate::Text(delta) => seen.push_str(&delta),
-            TurnUpdate::Restarted => seen.push('!'),
-            TurnUpdate::Lagged => seen.push('~'),
-            TurnUpdate::ApprovalRequested(_) => seen.push('?'),
-            TurnUpdate::ApprovalClosed(_) => seen.push('.'),
-            TurnUpdate::Ended(_) => seen.push('$'),
-            TurnUpdate::SwarmEnded => seen.push('#'),
+            TurnUpdate::TextSoFar(running) => text.push_str(&format!(">{}", running.text)),
+            TurnUpdate::Text(delta) => text.push_str(&delta),
+            TurnUpdate::Restarted => text.push('!'),
+            TurnUpdate::Lagged => text.push('~'),
+            TurnUpdate::ApprovalRequested(_) => text.push('?'),
+            TurnUpdate::ApprovalClosed(_) => text.push('.'),
+            TurnUpdate::Ended(_) => text.push('$'),
+            TurnUpdate::SwarmEnded => text.push('#'),
             TurnUpdate::Reasoning(_) | TurnUpdate::Event(_) => {}
         }
     }
-    seen
+    text
 }
 
 /// Waits until the stream reports an approval request.
 async fn request(turn: &mut TurnStream) -> crate::ApprovalHandle {
     loop {
         let update = within(turn.next()).await;
-        if let TurnUpdate::ApprovalRequested(request) = update.expect("the turn asks") {
+        if let TurnUpdate::ApprovalRequested(request) =
+            update.expect("the turn requests an approval")
+        {
             return request;
         }
     }
 }
 
 #[tokio::test]
-async fn a_new_turn_is_seen_from_its_beginning_and_a_finished_one_by_its_result() {
+async fn a_new_turn_streams_its_text_and_a_finished_turn_only_its_result() {
     let opened = open(1_000).await;
     let mut turn = follow(&opened, input("evt-1", "go"), ApprovalReports::Off).await;
     assert!(turn.sees_beginning());
@@ -141,7 +143,7 @@ async fn a_new_turn_is_seen_from_its_beginning_and_a_finished_one_by_its_result(
 }
 
 #[tokio::test]
-async fn a_reader_that_falls_behind_continues_with_the_current_state() {
+async fn a_slow_reader_continues_with_the_current_state() {
     let opened = open(4).await;
     let mut turn = follow(&opened, input("evt-1", "go"), ApprovalReports::Off).await;
     let gateway = &opened.gateway;
@@ -149,17 +151,17 @@ async fn a_reader_that_falls_behind_continues_with_the_current_state() {
         within(running.result()).await.unwrap();
     }
     let Some(TurnUpdate::Lagged) = within(turn.next()).await else {
-        panic!("events were missed")
+        panic!("the stream did not report missed events")
     };
     let Some(TurnUpdate::Ended(result)) = within(turn.next()).await else {
-        panic!("the turn is over")
+        panic!("the stream did not report the end of the turn")
     };
     assert_eq!(result.response_text(), "abcdefghij");
     assert!(within(turn.next()).await.is_none());
 }
 
 #[tokio::test]
-async fn text_that_begins_again_voids_the_text_of_its_step() {
+async fn a_restarted_answer_replaces_the_text_of_its_step() {
     let opened = open(1_000).await;
     let input = Input {
         agent: Some("b".to_owned()),
@@ -170,7 +172,7 @@ async fn text_that_begins_again_voids_the_text_of_its_step() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_swarm_and_of_the_gateway_end_a_stream() {
+async fn a_stream_ends_when_the_swarm_or_the_gateway_ends() {
     let opened = open(1_000).await;
     let mut turn = follow(&opened, input("evt-1", "slow"), ApprovalReports::Off).await;
     opened.gateway.swarm().kill();
@@ -185,66 +187,72 @@ async fn the_end_of_the_swarm_and_of_the_gateway_end_a_stream() {
 async fn an_approval_request_that_another_client_answers_is_closed() {
     let opened = open(1_000).await;
     let mut turn = follow(&opened, input("evt-1", "write"), ApprovalReports::OneByOne).await;
-    let asked = request(&mut turn).await;
+    let open_request = request(&mut turn).await;
     let approvals = opened.gateway.approvals();
     let answer = |id: &str| approvals.answer_in(turn.trace_id(), id, ApprovalAnswer::ONCE);
     assert_eq!(answer("another"), Err(ApprovalRefusal::NotOpen));
     assert_eq!(
-        approvals.answer_in("another", &asked.request.id, ApprovalAnswer::ONCE),
+        approvals.answer_in("another", &open_request.request.id, ApprovalAnswer::ONCE),
         Err(ApprovalRefusal::NotOpen)
     );
-    assert_eq!(answer(&asked.request.id), Ok(()));
-    assert_eq!(answer(&asked.request.id), Err(ApprovalRefusal::NotOpen));
+    assert_eq!(answer(&open_request.request.id), Ok(()));
+    assert_eq!(
+        answer(&open_request.request.id),
+        Err(ApprovalRefusal::NotOpen)
+    );
     assert_eq!(read(&mut turn).await, ".abcdefghij$");
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_withdraws_its_requests_unless_it_parks_them() {
+async fn a_dropped_stream_withdraws_its_approval_requests_unless_parked() {
     let opened = open(1_000).await;
     let mut turn = follow(&opened, input("evt-1", "write"), ApprovalReports::OneByOne).await;
-    let asked = request(&mut turn).await;
+    let open_request = request(&mut turn).await;
     drop(turn);
-    within(asked.ended()).await;
-    assert_eq!(asked.end(), Some(ApprovalEnd::Withdrawn));
+    within(open_request.ended()).await;
+    assert_eq!(open_request.end(), Some(ApprovalEnd::Withdrawn));
     let mut turn = follow(&opened, input("evt-2", "write"), ApprovalReports::OneByOne).await;
-    let asked = request(&mut turn).await;
+    let open_request = request(&mut turn).await;
     turn.park();
     assert_eq!(opened.broker.open().len(), 1);
-    let mut back = opened
+    let mut resumed = opened
         .gateway
         .follow("evt-2", ApprovalReports::OneByOne)
         .await
         .unwrap();
-    assert_eq!(request(&mut back).await.request.id, asked.request.id);
-    asked.answer(ApprovalAnswer::Deny);
-    assert_eq!(read(&mut back).await, ".abcdefghij$");
+    assert_eq!(
+        request(&mut resumed).await.request.id,
+        open_request.request.id
+    );
+    open_request.answer(ApprovalAnswer::Deny);
+    assert_eq!(read(&mut resumed).await, ".abcdefghij$");
 }
 
 #[tokio::test]
-async fn a_client_keeps_only_the_requests_of_its_trace_waiting() {
+async fn a_client_keeps_only_approval_requests_of_its_trace_open() {
     let opened = open(1_000).await;
     let following = Input {
         instance_key: Some("other".to_owned()),
         ..input("evt-1", "slow")
     };
     let _turn = follow(&opened, following, ApprovalReports::All).await;
-    let mut silent = follow(&opened, input("evt-2", "write"), ApprovalReports::Off).await;
-    assert_eq!(read(&mut silent).await, "abcdefghij$");
+    let mut unreported = follow(&opened, input("evt-2", "write"), ApprovalReports::Off).await;
+    assert_eq!(read(&mut unreported).await, "abcdefghij$");
     assert!(opened.broker.open().is_empty());
 }
 
 #[tokio::test]
-async fn an_id_belongs_to_one_conversation_while_its_turn_runs_and_after() {
+async fn an_input_id_cannot_be_reused_in_another_conversation() {
     let opened = open(1_000).await;
     for (id, text) in [("evt-1", "go"), ("evt-2", "slow")] {
-        let elsewhere = Input {
+        let other_conversation = Input {
             instance_key: Some("other".to_owned()),
             ..input(id, text)
         };
         let gateway = &opened.gateway;
         let submitted = gateway.submit(input(id, text)).await;
         let Ok(Submission::New(turn)) = submitted else {
-            panic!("{id} is new")
+            panic!("{id} was not accepted as new")
         };
         let is_slow = text == "slow";
         if !is_slow {
@@ -253,15 +261,15 @@ async fn an_id_belongs_to_one_conversation_while_its_turn_runs_and_after() {
         match gateway.submit(input(id, text)).await {
             Ok(Submission::Running(_)) => assert!(is_slow),
             Ok(Submission::Finished(_)) => assert!(!is_slow),
-            _ => panic!("{id} was submitted before"),
+            _ => panic!("{id} was not recognized"),
         }
-        let refused = gateway.submit(elsewhere).await.err();
+        let refused = gateway.submit(other_conversation).await.err();
         assert_eq!(refused, Some(SubmissionError::IdInUse), "{id}");
     }
 }
 
 #[tokio::test]
-async fn a_gateway_that_drains_finds_earlier_inputs() {
+async fn a_draining_gateway_finds_earlier_inputs() {
     let opened = open(1_000).await;
     let mut turn = follow(&opened, input("evt-1", "go"), ApprovalReports::Off).await;
     opened.gateway.drain();
@@ -270,20 +278,20 @@ async fn a_gateway_that_drains_finds_earlier_inputs() {
     assert!(matches!(again, Ok(Submission::Finished(_))));
     let refused = opened.gateway.submit(input("evt-2", "go")).await.err();
     let Some(SubmissionError::Rejected(refused)) = refused else {
-        panic!("the input is new")
+        panic!("the new input was not rejected")
     };
     assert_eq!(refused.code, Code::SWARM_STOPPING);
 }
 
 #[tokio::test]
-async fn inputs_keep_the_order_of_the_calls() {
+async fn inputs_keep_the_order_of_the_submit_calls() {
     let opened = open(1_000).await;
     let submit = |id: &str| opened.gateway.submit(input(id, id));
     let (first, second) = (submit("evt-1"), submit("evt-2"));
-    // The order of the waits has no effect.
+    // The order in which the futures are awaited has no effect.
     for submitted in [second.await, first.await] {
         let Ok(Submission::New(turn)) = submitted else {
-            panic!("both inputs are new")
+            panic!("an input was not accepted as new")
         };
         within(turn.result()).await.unwrap();
     }
@@ -298,7 +306,7 @@ async fn inputs_keep_the_order_of_the_calls() {
 }
 
 #[tokio::test]
-async fn only_the_first_of_two_equal_inputs_is_new() {
+async fn only_the_first_of_two_inputs_with_the_same_id_is_new() {
     let opened = open(1_000).await;
     let submit = || {
         opened
@@ -312,7 +320,7 @@ async fn only_the_first_of_two_equal_inputs_is_new() {
 }
 
 #[tokio::test]
-async fn a_stream_without_progress_reports_requests_and_the_end() {
+async fn a_stream_without_progress_reports_approval_requests_and_the_end() {
     let opened = open(1).await;
     let turn = follow(&opened, input("evt-1", "write"), ApprovalReports::All).await;
     let mut turn = turn.without_progress();
@@ -324,7 +332,7 @@ async fn a_stream_without_progress_reports_requests_and_the_end() {
 }
 
 #[tokio::test]
-async fn a_turn_that_ended_before_the_swarm_ends_with_its_result() {
+async fn the_stream_of_a_finished_turn_reports_the_result_after_shutdown() {
     let opened = open(4).await;
     let mut turn = follow(&opened, input("evt-1", "go"), ApprovalReports::Off).await;
     let swarm = opened.gateway.swarm();
@@ -336,7 +344,7 @@ async fn a_turn_that_ended_before_the_swarm_ends_with_its_result() {
 }
 
 #[test]
-fn text_of_a_step_whose_start_was_not_observed_has_no_trace() {
+fn text_of_a_step_with_an_unobserved_start_has_no_trace() {
     let (hub, instance) = (EventHub::keeping(4, 0), InstanceId::new("a", "main"));
     let mut events = hub.subscribe();
     let text = |delta: &str| SwarmEvent::Text {

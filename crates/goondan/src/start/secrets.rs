@@ -164,21 +164,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_a_file_of_its_name_or_its_key() {
+    fn a_secret_is_read_from_the_file_of_its_name_or_its_key() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("slack")).unwrap();
         std::fs::write(folder.path().join("slack/token"), "abc\n").unwrap();
         std::fs::write(folder.path().join("openai"), "sk-1").unwrap();
-        let found = |name, key| read_from_folder(folder.path(), name, key).unwrap();
-        assert_eq!(found("slack", "token").as_deref(), Some("abc"));
-        assert_eq!(found("openai", "apiKey").as_deref(), Some("sk-1"));
-        assert_eq!(found("slack", "other"), None);
+        let read = |name, key| read_from_folder(folder.path(), name, key).unwrap();
+        assert_eq!(read("slack", "token").as_deref(), Some("abc"));
+        assert_eq!(read("openai", "apiKey").as_deref(), Some("sk-1"));
+        assert_eq!(read("slack", "other"), None);
         std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
         assert!(read_from_folder(folder.path(), "big", "k").is_err());
     }
 
     #[test]
-    fn names_never_become_paths() {
+    fn secret_names_cannot_contain_path_characters() {
         for name in ["..", "a/b", "", "-x", ".hidden", "a\0", "a b"] {
             assert!(!is_plain(name), "{name}");
         }

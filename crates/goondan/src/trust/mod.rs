@@ -185,21 +185,21 @@ impl TrustList {
 mod tests {
     use super::*;
 
-    fn place() -> (tempfile::TempDir, TrustList) {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir_all(place.path().join("src/a")).unwrap();
-        fs::create_dir_all(place.path().join("src-of-others")).unwrap();
-        let list = TrustList::of(&StateRoot(place.path().join("state")));
-        (place, list)
+    fn trust_list() -> (tempfile::TempDir, TrustList) {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("src/a")).unwrap();
+        fs::create_dir_all(directory.path().join("src-of-others")).unwrap();
+        let list = TrustList::of(&StateRoot(directory.path().join("state")));
+        (directory, list)
     }
 
     #[test]
-    fn a_folder_speaks_for_what_is_below_it_and_for_nothing_beside_it() {
-        let (place, list) = place();
-        let trusts = |path: &str| list.trusts(&place.path().join(path)).unwrap().is_some();
+    fn trust_in_a_directory_covers_subdirectories_and_not_siblings() {
+        let (directory, list) = trust_list();
+        let trusts = |path: &str| list.trusts(&directory.path().join(path)).unwrap().is_some();
         assert!(!trusts("src/a"));
-        list.add(&place.path().join("src")).unwrap();
-        list.add(&place.path().join("src")).unwrap();
+        list.add(&directory.path().join("src")).unwrap();
+        list.add(&directory.path().join("src")).unwrap();
         assert!(
             trusts("src/a")
                 && trusts("src")
@@ -208,24 +208,27 @@ mod tests {
         );
         assert_eq!(list.folders().unwrap().len(), 1);
         assert!(
-            list.remove(&place.path().join("src")).unwrap()
-                && !list.remove(&place.path().join("src")).unwrap()
+            list.remove(&directory.path().join("src")).unwrap()
+                && !list.remove(&directory.path().join("src")).unwrap()
         );
         assert!(!trusts("src/a"));
     }
 
     #[test]
     #[cfg(unix)]
-    fn a_link_is_trusted_as_what_it_leads_to_and_the_list_is_its_owners_alone() {
+    fn trust_follows_link_targets_and_the_trust_list_is_private() {
         use std::os::unix::fs::PermissionsExt;
-        let (place, list) = place();
+        let (directory, list) = trust_list();
         std::os::unix::fs::symlink(
-            place.path().join("src-of-others"),
-            place.path().join("src/link"),
+            directory.path().join("src-of-others"),
+            directory.path().join("src/link"),
         )
         .unwrap();
-        list.add(&place.path().join("src")).unwrap();
-        assert_eq!(list.trusts(&place.path().join("src/link")).unwrap(), None);
+        list.add(&directory.path().join("src")).unwrap();
+        assert_eq!(
+            list.trusts(&directory.path().join("src/link")).unwrap(),
+            None
+        );
         assert_eq!(
             fs::metadata(list.path()).unwrap().permissions().mode() & 0o777,
             0o600
@@ -233,22 +236,26 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_came_with_the_project_is_not_believed() {
-        let (place, list) = place();
-        list.add(place.path()).unwrap();
-        assert_eq!(list.trusts(place.path()).unwrap(), None);
-        assert!(list.trusts(&place.path().join("src")).unwrap().is_some());
+    fn a_trust_list_inside_the_project_is_ignored() {
+        let (directory, list) = trust_list();
+        list.add(directory.path()).unwrap();
+        assert_eq!(list.trusts(directory.path()).unwrap(), None);
+        assert!(
+            list.trusts(&directory.path().join("src"))
+                .unwrap()
+                .is_some()
+        );
     }
 
     #[test]
     fn a_package_is_trusted_by_its_content() {
-        let (place, list) = place();
+        let (directory, list) = trust_list();
         let package = |contents: &str| TrustedPackage {
             name: "@a/b".into(),
             version: "1.0.0".into(),
             contents: contents.into(),
         };
-        list.add(&place.path().join("src")).unwrap();
+        list.add(&directory.path().join("src")).unwrap();
         list.add_packages(&[package("sha256-1")]).unwrap();
         list.add_packages(&[package("sha256-1")]).unwrap();
         let known = list.packages().unwrap();
@@ -258,10 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_list_is_an_error() {
-        let (place, list) = place();
-        list.add(&place.path().join("src")).unwrap();
+    fn an_invalid_trust_list_is_an_error() {
+        let (directory, list) = trust_list();
+        list.add(&directory.path().join("src")).unwrap();
         fs::write(list.path(), "{}").unwrap();
-        assert!(list.trusts(&place.path().join("src")).is_err() && list.add(place.path()).is_err());
+        assert!(
+            list.trusts(&directory.path().join("src")).is_err()
+                && list.add(directory.path()).is_err()
+        );
     }
 }

@@ -90,12 +90,12 @@ mod tests {
         };
         let bytes = cache
             .of(path, &PathStamp::of(path), LIMIT, read_file)
-            .expect("the file is there");
+            .expect("the file exists");
         (bytes, was_read)
     }
 
     #[test]
-    fn a_file_that_changed_just_now_is_read_each_time() {
+    fn a_recently_changed_file_is_read_each_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let cache = FileContentCache::default();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_the_same_is_not_read_again() {
+    fn a_file_with_an_unchanged_stamp_is_not_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "one").unwrap();

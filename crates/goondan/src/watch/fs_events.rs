@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_machine_has_too_little_of_is_told_from_other_errors() {
+    fn exhausted_resources_are_distinguished_from_other_errors() {
         let io = |kind: io::Error| notify::Error::new(ErrorKind::Io(kind));
         assert!(is_exhausted(&notify::Error::new(ErrorKind::MaxFilesWatch)));
         assert!(is_exhausted(&io(io::Error::from_raw_os_error(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_no_news_and_the_folder_above_matters_only_for_the_project() {
+    fn read_events_and_changes_next_to_the_project_are_ignored() {
         let outermost = Some((PathBuf::from("/a"), PathBuf::from("/a/project")));
         let names = Some(HashSet::from([OsString::from("x")]));
         let scope = NotificationFilter { outermost, names };

@@ -398,7 +398,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_renamed_directory_is_the_same_and_a_new_one_is_not() {
+    fn a_renamed_directory_keeps_its_id_and_a_new_directory_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("shop"), dir.path().join("shop2"));
         fs::create_dir(&old).unwrap();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_tells_projects_folders_and_swarms_apart() {
+    fn workspace_ids_differ_by_directory_and_swarm() {
         let id = owner("@acme/News Room", "/a/b", "default").workspace_id();
         assert!(
             id.starts_with("acme-news-room-")
@@ -427,18 +427,18 @@ mod tests {
         assert_eq!(
             layout::workspace_id(&id),
             id,
-            "an id is a key that means itself"
+            "an id is a valid workspace key without changes"
         );
         for other in [
             ("x", "/a/c", "default"),
             ("x", "/a/b", "other"),
             ("x", "/a", "b\0default"),
         ] {
-            let (mine, theirs) = (
+            let (first, second) = (
                 owner("x", "/a/b", "default"),
                 owner(other.0, other.1, other.2),
             );
-            assert_ne!(mine.workspace_id(), theirs.workspace_id(), "{other:?}");
+            assert_ne!(first.workspace_id(), second.workspace_id(), "{other:?}");
         }
         assert!(owner(&"long".repeat(80), "/", "s").workspace_id().len() < 100);
     }

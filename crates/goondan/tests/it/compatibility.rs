@@ -1,4 +1,5 @@
-//! YAML in the forms of Goondan in TypeScript: `docs/compatibility.md` states which forms are valid.
+//! YAML forms of the TypeScript version of Goondan: `docs/compatibility.md` states which forms are
+//! valid.
 
 use std::fs;
 
@@ -8,9 +9,9 @@ use goondan::spec::{Code, Diagnostic};
 enum ExpectedForm {
     /// Loads without errors.
     Valid,
-    /// Only refers to resources that are elsewhere.
+    /// Has only references to missing resources.
     Fragment,
-    /// Has errors on purpose; the answers contain these words.
+    /// Is intentionally invalid; the errors contain these words.
     Different(&'static [&'static str]),
 }
 
@@ -179,29 +180,32 @@ fn errors(text: &str) -> Vec<Diagnostic> {
 }
 
 #[test]
-fn forms_of_the_typescript_goondan_have_the_stated_result() {
+fn forms_of_typescript_goondan_have_the_documented_result() {
     let mut wrong = Vec::new();
     for (name, text, form) in forms() {
         let found = errors(&text);
-        let told: Vec<String> = found
+        let messages: Vec<String> = found
             .iter()
-            .map(|one| {
-                let suggestion = one.suggestion.as_deref().unwrap_or_default();
-                format!("{} {} {suggestion}", one.code, one.message)
+            .map(|diagnostic| {
+                let suggestion = diagnostic.suggestion.as_deref().unwrap_or_default();
+                format!("{} {} {suggestion}", diagnostic.code, diagnostic.message)
             })
             .collect();
-        let is_right = match form {
+        let has_expected_result = match form {
             ExpectedForm::Valid => found.is_empty(),
             ExpectedForm::Fragment => {
-                !found.is_empty() && found.iter().all(|one| one.code == Code::REF_NOT_FOUND)
+                !found.is_empty()
+                    && found
+                        .iter()
+                        .all(|diagnostic| diagnostic.code == Code::REF_NOT_FOUND)
             }
             ExpectedForm::Different(words) => {
-                let told = told.join("\n");
-                !found.is_empty() && words.iter().all(|words| told.contains(words))
+                let messages = messages.join("\n");
+                !found.is_empty() && words.iter().all(|words| messages.contains(words))
             }
         };
-        if !is_right {
-            wrong.push(format!("{name}:\n{}", told.join("\n")));
+        if !has_expected_result {
+            wrong.push(format!("{name}:\n{}", messages.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

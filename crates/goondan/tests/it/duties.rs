@@ -45,7 +45,7 @@ fn load(text: &str) -> (tempfile::TempDir, Project) {
 }
 
 /// Returns the duties that a check of the project reports.
-fn reported(project: &Project) -> Vec<Code> {
+fn reported_duties(project: &Project) -> Vec<Code> {
     assert!(project.bundle.is_some(), "{:#?}", project.diagnostics);
     let found = goondan::check(project, &Environment::default());
     let codes = found.into_iter().map(|problem| problem.code);
@@ -53,20 +53,20 @@ fn reported(project: &Project) -> Vec<Code> {
 }
 
 #[test]
-fn each_example_of_a_duty_leads_to_its_code() {
+fn each_duty_example_reports_its_code() {
     for code in DUTIES {
         let mut rows = explanations();
         let row = rows.find(|row| row.code == code).unwrap();
         let example = row.example.as_ref().unwrap();
         let (_folder, project) = load(example.wrong);
-        assert_eq!(reported(&project), [code], "{}", example.wrong);
+        assert_eq!(reported_duties(&project), [code], "{}", example.wrong);
         let (_folder, project) = load(example.right);
-        assert_eq!(reported(&project), [], "{}", example.right);
+        assert_eq!(reported_duties(&project), [], "{}", example.right);
     }
 }
 
 #[tokio::test]
-async fn a_start_reports_the_same_duties() {
+async fn a_start_reports_the_same_duties_as_a_check() {
     for code in DUTIES {
         let mut rows = explanations();
         let row = rows.find(|row| row.code == code).unwrap();
@@ -78,22 +78,33 @@ async fn a_start_reports_the_same_duties() {
             .start()
             .await
             .unwrap();
-        let codes: Vec<Code> = swarm.warnings().iter().map(|one| one.code).collect();
+        let codes: Vec<Code> = swarm
+            .warnings()
+            .iter()
+            .map(|diagnostic| diagnostic.code)
+            .collect();
         assert_eq!(codes, [code]);
-        assert!(swarm.warnings().iter().all(|one| one.suggestion.is_some()));
+        assert!(
+            swarm
+                .warnings()
+                .iter()
+                .all(|diagnostic| diagnostic.suggestion.is_some())
+        );
         swarm.shutdown().await;
     }
 }
 
 #[test]
-fn a_variable_with_the_url_of_another_server_is_named() {
+fn an_ignored_base_url_variable_is_reported() {
     let text = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: real}\nspec: {provider: openai, model: gpt-5}\n";
     let (_folder, project) = load(text);
     let variables = [("OPENAI_BASE_URL".to_owned(), "http://lab/v1".to_owned())];
     let environment: Environment = variables.into_iter().collect();
     let has_warning = |project: &Project| {
         let found = goondan::check(project, &environment);
-        found.iter().any(|one| one.code == Code::IGNORED_VARIABLE)
+        found
+            .iter()
+            .any(|diagnostic| diagnostic.code == Code::IGNORED_VARIABLE)
     };
     assert!(has_warning(&project));
     let (_folder, project) = load(&text.replace("gpt-5}", "gpt-5, endpoint: \"http://lab/v1\"}"));
@@ -112,7 +123,13 @@ async fn a_reload_keeps_the_warnings_of_its_generation_and_does_not_repeat_them(
         .start()
         .await
         .unwrap();
-    let codes = || -> Vec<Code> { swarm.warnings().iter().map(|one| one.code).collect() };
+    let codes = || -> Vec<Code> {
+        swarm
+            .warnings()
+            .iter()
+            .map(|diagnostic| diagnostic.code)
+            .collect()
+    };
     assert_eq!(codes(), [Code::IGNORED_VARIABLE]);
     let outcome = swarm.reload().await;
     assert_eq!(outcome.result.unwrap(), 2);
@@ -121,7 +138,7 @@ async fn a_reload_keeps_the_warnings_of_its_generation_and_does_not_repeat_them(
     swarm.shutdown().await;
 }
 
-/// Returns an agent with a required tool, and a connection.
+/// Returns an agent with required tools and a connection.
 fn bot(connector: &str, tool: &str, more: &str) -> String {
     format!(
         "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: main}}, \
@@ -132,8 +149,8 @@ fn bot(connector: &str, tool: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_required_answer_in_the_own_channel_is_no_unmet_duty() {
-    let found = |connector, tool, more| reported(&load(&bot(connector, tool, more)).1);
+fn a_required_answer_in_the_same_channel_needs_no_approver() {
+    let found = |connector, tool, more| reported_duties(&load(&bot(connector, tool, more)).1);
     assert_eq!(found("telegram", "[telegram__send]", ""), []);
     assert_eq!(found("telegram", "[bash__exec, telegram__send]", ""), []);
     let edit = found("telegram", "[telegram__edit]", "");
@@ -151,20 +168,20 @@ fn a_required_answer_in_the_own_channel_is_no_unmet_duty() {
         "Connector/telegram}",
         "Connector/telegram, allow: {approvers: [\"1\"]}}",
     );
-    assert_eq!(reported(&load(&approvers).1), []);
+    assert_eq!(reported_duties(&load(&approvers).1), []);
 }
 
 #[test]
-fn no_example_has_an_unmet_duty() {
+fn example_projects_have_no_unmet_duties() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let folders = fs::read_dir(examples)
         .unwrap()
-        .map(|one| one.unwrap().path());
+        .map(|entry| entry.unwrap().path());
     let projects = folders.filter(|folder| folder.join("goondan.yaml").exists());
     for folder in projects {
         let project = goondan::load(&folder);
         if project.bundle.is_some() {
-            assert_eq!(reported(&project), [], "{}", folder.display());
+            assert_eq!(reported_duties(&project), [], "{}", folder.display());
         }
     }
 }

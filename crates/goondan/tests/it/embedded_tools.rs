@@ -74,14 +74,14 @@ async fn response(arguments: Value) -> String {
 }
 
 #[tokio::test]
-async fn a_function_of_the_program_is_a_tool_next_to_the_others() {
+async fn an_embedded_function_can_be_called_as_a_tool() {
     let response = response(json!({"grams": 20})).await;
     assert!(response.contains("'cents': 40"), "{response}");
     assert!(response.contains("'agent': 'a'"), "{response}");
 }
 
 #[tokio::test]
-async fn errors_of_the_function_are_results_of_the_call() {
+async fn errors_of_an_embedded_function_become_tool_results() {
     for (arguments, expected) in [
         (json!({"grams": 0}), "nothing to send"),
         // The schema accepts these arguments, the Rust type does not.
@@ -94,7 +94,7 @@ async fn errors_of_the_function_are_results_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_reload_keeps_the_function() {
+async fn a_reload_keeps_the_embedded_function() {
     let folder = tempfile::tempdir().unwrap();
     let builder = builder(folder.path(), &json!({"grams": 1})).tool(post());
     let swarm = builder.start().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_reload_keeps_the_function() {
 }
 
 #[tokio::test]
-async fn a_start_without_the_function_fails() {
+async fn a_start_without_the_embedded_function_fails() {
     for (tool, expected) in [
         (None, "this program does not"),
         (

@@ -1,4 +1,4 @@
-//! The examples, run through the library as an embedding program would.
+//! Runs the example projects through the library API.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ async fn the_newsroom_passes_facts_from_agent_to_agent() {
 }
 
 /// Copies an example, because its agent changes it.
-fn copied(example: &str) -> tempfile::TempDir {
+fn copy_example(example: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../examples")
@@ -72,8 +72,8 @@ fn copied(example: &str) -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_makes_tools_builds_them_and_calls_them_in_one_turn() {
-    let (dir, state) = (copied("self-extending"), tempfile::tempdir().unwrap());
+async fn an_agent_writes_builds_and_calls_tools_in_one_turn() {
+    let (dir, state) = (copy_example("self-extending"), tempfile::tempdir().unwrap());
     let project = goondan::load(dir.path());
     assert_eq!(project.diagnostics, []);
     let swarm = Swarm::builder(project.bundle.unwrap())

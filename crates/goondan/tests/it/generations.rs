@@ -1,4 +1,4 @@
-//! What becomes of a generation that another one has followed.
+//! Lifetime of a generation after a reload.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,87 +33,88 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 ";
 
-/// Nothing here takes that long, unless it never comes.
+/// Time limit of a wait; exceeded only if a generation is never dropped.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes models that answer when they may, and tell when they are gone: with the generation that they were made for.
-struct Models {
-    made: watch::Sender<usize>,
-    asked: Arc<Notify>,
+/// Creates model clients that answer on request and report their generation when they are dropped.
+struct TestModelFactory {
+    created: watch::Sender<usize>,
+    call_started: Arc<Notify>,
     may_answer: Arc<Notify>,
-    gone: UnboundedSender<usize>,
+    dropped: UnboundedSender<usize>,
 }
 
-struct Client {
-    /// Counts from 1, as generations do.
-    number: usize,
-    asked: Arc<Notify>,
+struct TestModelClient {
+    /// Number of the generation, from 1.
+    generation: usize,
+    call_started: Arc<Notify>,
     may_answer: Arc<Notify>,
-    gone: UnboundedSender<usize>,
+    dropped: UnboundedSender<usize>,
 }
 
-impl ModelFactory for Models {
+impl ModelFactory for TestModelFactory {
     fn client(
         &self,
         _: &Resource<Model>,
         _: &Path,
         _: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
-        self.made.send_modify(|made| *made += 1);
-        let number = *self.made.borrow();
-        let (asked, may_answer) = (Arc::clone(&self.asked), Arc::clone(&self.may_answer));
-        Ok(Arc::new(Client {
-            number,
-            asked,
+        self.created.send_modify(|created| *created += 1);
+        let generation = *self.created.borrow();
+        let (call_started, may_answer) =
+            (Arc::clone(&self.call_started), Arc::clone(&self.may_answer));
+        Ok(Arc::new(TestModelClient {
+            generation,
+            call_started,
             may_answer,
-            gone: self.gone.clone(),
+            dropped: self.dropped.clone(),
         }))
     }
 }
 
 #[async_trait]
-impl ModelClient for Client {
+impl ModelClient for TestModelClient {
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
-        self.asked.notify_one();
+        self.call_started.notify_one();
         self.may_answer.notified().await;
-        let answer = ModelChunk::finish(vec![MessagePart::text(self.number.to_string())], None);
+        let answer = ModelChunk::finish(vec![MessagePart::text(self.generation.to_string())], None);
         Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }
 
-impl Drop for Client {
+impl Drop for TestModelClient {
     fn drop(&mut self) {
-        let _ = self.gone.send(self.number);
+        let _ = self.dropped.send(self.generation);
     }
 }
 
-async fn next(gone: &mut UnboundedReceiver<usize>) -> usize {
-    tokio::time::timeout(LIMIT, gone.recv())
+async fn next_dropped(dropped: &mut UnboundedReceiver<usize>) -> usize {
+    tokio::time::timeout(LIMIT, dropped.recv())
         .await
-        .expect("a generation is let go")
+        .expect("no generation was dropped in time")
         .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generation_goes_with_its_last_turn() {
+async fn a_replaced_generation_is_dropped_after_its_last_turn() {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("project");
     std::fs::create_dir(&project).unwrap();
-    let lay_out = |prompt: &str| {
+    let write_project = |prompt: &str| {
         std::fs::write(
             project.join("goondan.yaml"),
             BUNDLE.replace("first", prompt),
         )
         .unwrap()
     };
-    lay_out("first");
-    let (gone, mut told) = unbounded_channel();
-    let (asked, may_answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let models = Models {
-        made: watch::Sender::new(0),
-        asked: Arc::clone(&asked),
+    write_project("first");
+    let (dropped, mut dropped_generations) = unbounded_channel();
+    let (call_started, may_answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let models = TestModelFactory {
+        created: watch::Sender::new(0),
+        call_started: Arc::clone(&call_started),
         may_answer: Arc::clone(&may_answer),
-        gone,
+        dropped,
     };
     let bundle = goondan::load(&project).bundle.unwrap();
     let first_bundle = Arc::downgrade(&bundle);
@@ -127,25 +128,25 @@ async fn a_generation_goes_with_its_last_turn() {
         .unwrap();
 
     let turn = swarm.send(Input::text("hello")).await.unwrap();
-    asked.notified().await;
+    call_started.notified().await;
     for (generation, prompt) in [(2, "second"), (3, "third")] {
-        lay_out(prompt);
+        write_project(prompt);
         assert_eq!(swarm.reload().await.result.unwrap(), generation);
     }
-    // Nobody has a turn in the second one, and the first one is still needed.
-    assert_eq!(next(&mut told).await, 2);
+    // The second generation has no turn, and the first one is still in use.
+    assert_eq!(next_dropped(&mut dropped_generations).await, 2);
     may_answer.notify_one();
     assert_eq!(turn.result().await.unwrap().response_text(), "1");
-    assert_eq!(next(&mut told).await, 1);
+    assert_eq!(next_dropped(&mut dropped_generations).await, 1);
     swarm.shutdown().await;
     drop(swarm);
-    assert_eq!(next(&mut told).await, 3);
-    let bundle_is_gone = async {
+    assert_eq!(next_dropped(&mut dropped_generations).await, 3);
+    let bundle_is_dropped = async {
         while first_bundle.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(LIMIT, bundle_is_gone)
+    tokio::time::timeout(LIMIT, bundle_is_dropped)
         .await
-        .expect("the bundle goes with its generation");
+        .expect("the bundle was not dropped with its generation");
 }

@@ -1,4 +1,4 @@
-//! What `Extension/logging` writes, as a subscriber of `tracing` sees it.
+//! Log lines of `Extension/logging`, captured by a `tracing` subscriber.
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -34,9 +34,9 @@ spec: {entryAgent: Agent/assistant, agents: [{ref: Agent/assistant}]}
 "#;
 
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Lines {
+impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -47,9 +47,9 @@ impl io::Write for Lines {
     }
 }
 
-impl Lines {
-    /// The lines of the extension, without their target.
-    fn of_agents(&self) -> Vec<String> {
+impl LogBuffer {
+    /// Returns the lines of the extension without their target.
+    fn agent_lines(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines()
             .filter(|line| line.contains(" gdn::agent: "))
@@ -58,9 +58,9 @@ impl Lines {
     }
 }
 
-/// The lines of two turns; the second one fails.
-async fn logged(config: &str) -> Vec<String> {
-    let lines = Lines::default();
+/// Runs two turns, of which the second one fails, and returns their log lines.
+async fn log_lines(config: &str) -> Vec<String> {
+    let lines = LogBuffer::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
@@ -91,12 +91,13 @@ async fn logged(config: &str) -> Vec<String> {
         swarm.send(input).await.unwrap().result().await.unwrap();
     }
     swarm.shutdown().await;
-    lines.of_agents()
+    lines.agent_lines()
 }
 
 #[tokio::test]
-async fn debug_tells_turns_steps_and_calls() {
-    let lines = logged("{level: debug, includeToolArgs: true, includeTurnMetadata: false}").await;
+async fn the_debug_level_logs_turns_steps_and_tool_calls() {
+    let lines =
+        log_lines("{level: debug, includeToolArgs: true, includeTurnMetadata: false}").await;
     let text = lines.join("\n");
     let order = [
         " INFO turn started instance=assistant:main turn=\"turn-1\"",
@@ -108,10 +109,10 @@ async fn debug_tells_turns_steps_and_calls() {
         "ERROR step failed instance=assistant:main step=\"turn-2-step-0\" code=\"E_MODEL_STATUS\"",
         "ERROR turn failed instance=assistant:main turn=\"turn-2\" code=\"E_MODEL_STATUS\"",
     ];
-    let places: Vec<Option<usize>> = order.iter().map(|line| text.find(line)).collect();
+    let positions: Vec<Option<usize>> = order.iter().map(|line| text.find(line)).collect();
     assert!(
-        places.iter().all(Option::is_some) && places.is_sorted(),
-        "{places:?}\n{text}"
+        positions.iter().all(Option::is_some) && positions.is_sorted(),
+        "{positions:?}\n{text}"
     );
     assert!(
         text.contains("ERROR tool failed instance=assistant:main tool=\"nope__nope\" call=\"c2\""),
@@ -120,8 +121,8 @@ async fn debug_tells_turns_steps_and_calls() {
 }
 
 #[tokio::test]
-async fn error_tells_only_what_failed() {
-    let lines = logged("{level: error}").await;
+async fn the_error_level_logs_only_failures() {
+    let lines = log_lines("{level: error}").await;
     assert!(
         lines.iter().all(|line| line.starts_with("ERROR")),
         "{lines:?}"
@@ -130,8 +131,8 @@ async fn error_tells_only_what_failed() {
 }
 
 #[tokio::test]
-async fn the_defaults_tell_where_a_turn_comes_from_and_no_arguments() {
-    let text = logged("{}").await.join("\n");
+async fn the_default_config_logs_the_turn_source_and_no_arguments() {
+    let text = log_lines("{}").await.join("\n");
     assert!(
         text.contains("event=evt-1 type=user.input from=outside trace="),
         "{text}"

@@ -1,4 +1,4 @@
-//! The library as a program that embeds it sees it.
+//! Tests of the public library API.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,12 +6,12 @@ mod compatibility;
 mod duties;
 mod embedded_tools;
 mod examples;
-mod floods;
 mod generations;
-mod logging;
 #[cfg(unix)]
-mod modules;
+mod handler_reload;
+mod limits;
+mod logging;
 mod startability;
 mod telemetry;
-mod tracing;
+mod trace_propagation;
 mod watch;

@@ -11,7 +11,8 @@ use goondan::{StartError, StateRoot, Swarm};
 /// Number of changed projects.
 const CASES: usize = 200;
 
-/// Projects that start. The variable is set. None has a version: a published package needs no swarm.
+/// Projects that start if `SERVICE_KEY` is set. The package has no version, because a published
+/// package needs no swarm.
 const PROJECTS: [&str; 3] = [
     r#"apiVersion: goondan.ai/v1
 kind: Model
@@ -180,7 +181,7 @@ spec:
 ];
 
 /// Changes line `at` of a project.
-fn changed(project: &str, at: usize, way: usize) -> String {
+fn change_line(project: &str, at: usize, way: usize) -> String {
     let mut lines: Vec<String> = project.lines().map(str::to_owned).collect();
     let line = lines[at].clone();
     let with_value = |value: &str| match line.split_once(": ") {
@@ -209,7 +210,7 @@ fn changed(project: &str, at: usize, way: usize) -> String {
     lines.join("\n")
 }
 
-/// Number of ways in which [`changed`] changes a line.
+/// Number of ways in which [`change_line`] changes a line.
 const WAYS: usize = 10;
 
 /// Result of a check and of a start.
@@ -239,18 +240,21 @@ impl StartVerdicts {
             .into_iter()
             .collect();
         StartVerdicts {
-            checked: checked(folder.path(), &environment, state.path()).await,
-            refused: refused(folder.path(), environment, state.path()).await,
+            checked: check(folder.path(), &environment, state.path()).await,
+            refused: start_errors(folder.path(), environment, state.path()).await,
         }
     }
 
     /// Returns the reason why check and start disagree.
     fn disagreement(&self) -> Option<String> {
-        let of = |severity: Severity| -> BTreeSet<Code> {
-            let found = self.checked.iter().filter(|one| one.severity == severity);
-            found.map(|one| one.code).collect()
+        let codes_of = |severity: Severity| -> BTreeSet<Code> {
+            let found = self
+                .checked
+                .iter()
+                .filter(|diagnostic| diagnostic.severity == severity);
+            found.map(|diagnostic| diagnostic.code).collect()
         };
-        let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+        let (errors, warnings) = (codes_of(Severity::Error), codes_of(Severity::Warning));
         let unreported = self
             .refused
             .iter()
@@ -264,7 +268,7 @@ impl StartVerdicts {
 }
 
 /// Checks a project like `gdn validate`.
-async fn checked(root: &Path, environment: &Environment, state: &Path) -> Vec<Diagnostic> {
+async fn check(root: &Path, environment: &Environment, state: &Path) -> Vec<Diagnostic> {
     let project = goondan::load(root);
     let mut found = goondan::check(&project, environment);
     if let Some(bundle) = &project.bundle {
@@ -276,11 +280,11 @@ async fn checked(root: &Path, environment: &Environment, state: &Path) -> Vec<Di
 }
 
 /// Starts a project and returns the codes of its errors.
-async fn refused(root: &Path, environment: Environment, state: &Path) -> BTreeSet<Code> {
+async fn start_errors(root: &Path, environment: Environment, state: &Path) -> BTreeSet<Code> {
     let project = goondan::load(root);
     let Some(bundle) = project.bundle else {
         let errors = project.diagnostics.into_iter().filter(Diagnostic::is_error);
-        return errors.map(|one| one.code).collect();
+        return errors.map(|diagnostic| diagnostic.code).collect();
     };
     let start = Swarm::builder(bundle)
         .state_root(state)
@@ -292,15 +296,16 @@ async fn refused(root: &Path, environment: Environment, state: &Path) -> BTreeSe
             swarm.shutdown().await;
             BTreeSet::new()
         }
-        Err(StartError::Diagnostics(problems)) => {
-            problems.into_iter().map(|one| one.code).collect()
-        }
+        Err(StartError::Diagnostics(problems)) => problems
+            .into_iter()
+            .map(|diagnostic| diagnostic.code)
+            .collect(),
         Err(other) => BTreeSet::from([other.code()]),
     }
 }
 
 #[tokio::test]
-async fn the_projects_start() {
+async fn the_unchanged_projects_start() {
     for project in PROJECTS {
         let verdicts = StartVerdicts::of(project).await;
         assert_eq!(verdicts.refused, BTreeSet::new(), "{:#?}", verdicts.checked);
@@ -316,19 +321,19 @@ async fn a_check_and_a_start_of_a_changed_project_agree() {
         .flat_map(|(number, project)| (0..project.lines().count()).map(move |at| (number, at)))
         .flat_map(|(number, at)| (0..WAYS).map(move |way| (number, at, way)))
         .collect();
-    // Each way and each part of a project occurs: the step is prime.
+    // The step is prime, so all kinds of changes and all parts of the projects occur.
     let chosen = (0..CASES).map(|number| all[number * 7919 % all.len()]);
     let (mut refusals, mut wrong) = (0, Vec::new());
     for (number, at, way) in chosen {
-        let project = changed(PROJECTS[number], at, way);
+        let project = change_line(PROJECTS[number], at, way);
         let verdicts = StartVerdicts::of(&project).await;
         refusals += usize::from(!verdicts.refused.is_empty());
-        if let Some(why) = verdicts.disagreement() {
+        if let Some(reason) = verdicts.disagreement() {
             let line = project.lines().nth(at).unwrap_or_default();
-            wrong.push(format!("project {number}, line {at} `{line}`: {why}"));
+            wrong.push(format!("project {number}, line {at} `{line}`: {reason}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Otherwise the changes would be too harmless, or too coarse.
+    // Some changes must prevent the start, and some must not.
     assert!((CASES / 4..CASES).contains(&refusals), "{refusals}");
 }

@@ -1,4 +1,4 @@
-//! What a receiver of OpenTelemetry gets of a swarm.
+//! Spans that a swarm exports to an OTLP endpoint.
 use std::collections::BTreeMap;
 
 use goondan::spec::Environment;
@@ -43,12 +43,12 @@ metadata: {name: default}
 spec: {entryAgent: Agent/boss, agents: [{ref: Agent/boss}, {ref: Agent/worker}]}
 "#;
 
-/// The spans of one turn, by name.
-async fn spans(more: &[(&str, &str)]) -> BTreeMap<String, OtlpSpan> {
-    spans_of(more, Input::text("go")).await
+/// Runs one turn and returns its spans by agent and name.
+async fn spans(extra_variables: &[(&str, &str)]) -> BTreeMap<String, OtlpSpan> {
+    spans_of(extra_variables, Input::text("go")).await
 }
 
-async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, OtlpSpan> {
+async fn spans_of(extra_variables: &[(&str, &str)], input: Input) -> BTreeMap<String, OtlpSpan> {
     let server = MockServer::builder().start().await;
     Mock::given(path("/v1/traces"))
         .respond_with(ResponseTemplate::new(200))
@@ -57,7 +57,7 @@ async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, OtlpS
     let address = server.uri();
     let variables: Vec<_> = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str())]
         .iter()
-        .chain(more)
+        .chain(extra_variables)
         .copied()
         .collect();
     let get = |name: &str| {
@@ -114,33 +114,33 @@ fn value(span: &OtlpSpan, key: &str) -> Option<AttributeValue> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_is_one_tree_across_its_agents() {
+async fn the_spans_of_a_turn_form_one_tree_across_agents() {
     let spans = spans(&[]).await;
-    let is_below = |child: &str, parent: &str| {
+    let assert_is_child = |child: &str, parent: &str| {
         assert_eq!(
             spans[child].parent_span_id, spans[parent].span_id,
-            "{child} is below {parent}"
+            "{child} is a child of {parent}"
         );
         assert_eq!(spans[child].trace_id, spans[parent].trace_id);
         assert!(
             spans[child].start_time_unix_nano >= spans[parent].start_time_unix_nano,
-            "{child} after {parent}"
+            "{child} starts after {parent}"
         );
         assert!(
             spans[child].end_time_unix_nano <= spans[parent].end_time_unix_nano,
-            "{child} within {parent}"
+            "{child} ends before {parent}"
         );
     };
     assert!(spans["boss: invoke_agent boss"].parent_span_id.is_empty());
-    is_below("boss: step 0", "boss: invoke_agent boss");
-    is_below("boss: execute_tool agents__request", "boss: step 0");
-    is_below(
+    assert_is_child("boss: step 0", "boss: invoke_agent boss");
+    assert_is_child("boss: execute_tool agents__request", "boss: step 0");
+    assert_is_child(
         "worker: invoke_agent worker",
         "boss: execute_tool agents__request",
     );
-    is_below("worker: step 0", "worker: invoke_agent worker");
-    is_below("worker: execute_tool nope__nope", "worker: step 0");
-    is_below("worker: chat any", "worker: step 1");
+    assert_is_child("worker: step 0", "worker: invoke_agent worker");
+    assert_is_child("worker: execute_tool nope__nope", "worker: step 0");
+    assert_is_child("worker: chat any", "worker: step 1");
     let names: Vec<_> = spans.keys().map(String::as_str).collect();
     assert_eq!(names.len(), 10, "{names:?}");
     assert_eq!(
@@ -150,7 +150,7 @@ async fn a_turn_is_one_tree_across_its_agents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_from_the_cache_cost_what_the_model_says() {
+async fn cached_tokens_cost_the_cached_input_price_of_the_model() {
     let spans = spans(&[]).await;
     let turn = &spans["boss: invoke_agent boss"];
     assert_eq!(
@@ -165,7 +165,7 @@ async fn tokens_from_the_cache_cost_what_the_model_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contents_go_along_when_asked_for_and_without_secrets() {
+async fn captured_message_content_contains_no_secrets() {
     let variable = ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true");
     let spans = spans(&[variable]).await;
     let arguments = text(
@@ -192,27 +192,27 @@ async fn contents_go_along_when_asked_for_and_without_secrets() {
         (&input[2]["role"], &input[2]["parts"][0]["type"]),
         (&"tool".into(), &"tool_call_response".into())
     );
-    let said = serde_json::json!([{"type": "text", "content": "done"}]);
+    let output_parts = serde_json::json!([{"type": "text", "content": "done"}]);
     assert_eq!(
         json("gen_ai.output.messages"),
-        serde_json::json!([{"role": "assistant", "parts": said, "finish_reason": "stop"}])
+        serde_json::json!([{"role": "assistant", "parts": output_parts, "finish_reason": "stop"}])
     );
     assert!(!format!("{spans:?}").contains("opensesame"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_that_nobody_learns_what_was_said() {
+async fn message_content_is_not_captured_by_default() {
     let spans = spans(&[]).await;
-    let told = spans
+    let keys = spans
         .values()
         .flat_map(|span| &span.attributes)
         .map(|attribute| &*attribute.key);
-    let words =
-        told.filter(|key| key.ends_with("messages") || key.starts_with("gen_ai.tool.call.a"));
-    assert_eq!(words.collect::<Vec<_>>(), [""; 0]);
+    let content_keys =
+        keys.filter(|key| key.ends_with("messages") || key.starts_with("gen_ai.tool.call.a"));
+    assert_eq!(content_keys.collect::<Vec<_>>(), [""; 0]);
 }
 
-fn called(flags: &str) -> Input {
+fn input_with_caller(flags: &str) -> Input {
     let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
     Input {
         caller: CallerTrace::read(&traceparent, ["a=1"]),
@@ -221,8 +221,8 @@ fn called(flags: &str) -> Input {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_hangs_in_the_trace_of_its_caller() {
-    let spans = spans_of(&[], called("01")).await;
+async fn a_turn_continues_the_trace_of_its_caller() {
+    let spans = spans_of(&[], input_with_caller("01")).await;
     assert_eq!(spans.len(), 10);
     for span in spans.values() {
         assert_eq!(
@@ -245,12 +245,16 @@ async fn a_turn_hangs_in_the_trace_of_its_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_sends_no_trace_is_not_sent_either() {
-    assert!(spans_of(&[], called("00")).await.is_empty());
-    let spans = spans_of(&[("OTEL_TRACES_SAMPLER", "always_on")], called("00")).await;
+async fn an_unsampled_caller_trace_is_not_exported_by_default() {
+    assert!(spans_of(&[], input_with_caller("00")).await.is_empty());
+    let spans = spans_of(
+        &[("OTEL_TRACES_SAMPLER", "always_on")],
+        input_with_caller("00"),
+    )
+    .await;
     assert_eq!(
         spans.len(),
         10,
-        "unless the sampler does not ask the caller"
+        "`always_on` ignores the flag of the caller"
     );
 }

@@ -1,4 +1,4 @@
-//! A watched swarm follows its files, however they are changed.
+//! Reloads of a watched swarm after different kinds of file changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,18 +26,18 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 ";
 
-/// Nothing here takes that long, unless it never comes.
+/// Time limit of a wait for a reload; exceeded only if no reload occurs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Nothing but what the system tells: a look without a reason must not hide that it is deaf.
-fn listening() -> WatchOptions {
+/// Watches with file system events only, because periodic checks would hide missing events.
+fn events_only() -> WatchOptions {
     WatchOptions {
         quiet_check: Duration::from_secs(3_600),
         ..WatchOptions::default()
     }
 }
 
-struct Watched {
+struct WatchedProject {
     _folder: TempDir,
     project: PathBuf,
     swarm: Swarm,
@@ -45,12 +45,13 @@ struct Watched {
     _watch: ProjectWatch,
 }
 
-impl Watched {
-    /// A project whose model says `first`, with its state in `state` below the project's parent.
-    async fn start(options: WatchOptions, state: &str) -> Watched {
+impl WatchedProject {
+    /// Starts a project whose model answers `first`. The path `state` of its state root is relative
+    /// to the parent directory of the project.
+    async fn start(options: WatchOptions, state: &str) -> WatchedProject {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path().join("project");
-        lay_out(&project, "first");
+        write_project(&project, "first");
         let bundle = goondan::load(&project).bundle.unwrap();
         let builder = Swarm::builder(bundle)
             .state_root(folder.path().join(state))
@@ -62,18 +63,18 @@ impl Watched {
             .unwrap();
         let news = swarm.reload_news();
         let watch = swarm.watch(options);
-        let watched = Watched {
+        let watched = WatchedProject {
             _folder: folder,
             project,
             swarm,
             news,
             _watch: watch,
         };
-        assert_eq!(watched.ask().await, "first");
+        assert_eq!(watched.answer().await, "first");
         watched
     }
 
-    async fn ask(&self) -> String {
+    async fn answer(&self) -> String {
         let turn = self.swarm.send(Input::text("hello")).await.unwrap();
         turn.result().await.unwrap().response_text()
     }
@@ -82,7 +83,7 @@ impl Watched {
         loop {
             let news = tokio::time::timeout(LIMIT, self.news.recv())
                 .await
-                .expect("a reload comes")
+                .expect("no reload occurred in time")
                 .unwrap();
             if let ReloadNews::Reloaded(outcome) = news {
                 return outcome.as_ref().clone();
@@ -90,70 +91,70 @@ impl Watched {
         }
     }
 
-    /// Reloads until the model says `words`.
-    async fn until(&mut self, words: &str) {
-        while self.ask().await != words {
+    /// Waits for reloads until the model answers `text`.
+    async fn wait_for_answer(&mut self, text: &str) {
+        while self.answer().await != text {
             drop(self.reload().await);
         }
     }
 }
 
-fn lay_out(project: &Path, words: &str) {
+fn write_project(project: &Path, text: &str) {
     fs::create_dir_all(project.join("words")).unwrap();
     fs::write(project.join("goondan.yaml"), BUNDLE).unwrap();
-    say(&project.join("words/script.yaml"), words);
+    write_script(&project.join("words/script.yaml"), text);
 }
 
-fn say(script: &Path, words: &str) {
-    fs::write(script, format!("default: {{text: {words}}}\n")).unwrap();
+fn write_script(script: &Path, text: &str) {
+    fs::write(script, format!("default: {{text: {text}}}\n")).unwrap();
 }
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn links_are_switched_over() {
-    let mut watched = Watched::start(listening(), "state").await;
-    let words = watched.project.join("words");
-    // As configuration is mounted: the name leads to a folder whose name leads to another one.
+async fn a_replaced_link_causes_a_reload() {
+    let mut watched = WatchedProject::start(events_only(), "state").await;
+    let directory = watched.project.join("words");
+    // Like mounted configuration: the file is a link through a directory that is also a link.
     for (version, text) in [("..1", "second"), ("..2", "third")] {
-        fs::create_dir(words.join(version)).unwrap();
-        say(&words.join(version).join("script.yaml"), text);
+        fs::create_dir(directory.join(version)).unwrap();
+        write_script(&directory.join(version).join("script.yaml"), text);
     }
-    std::os::unix::fs::symlink("..1", words.join("..data")).unwrap();
-    std::os::unix::fs::symlink("..data/script.yaml", words.join("link")).unwrap();
-    fs::rename(words.join("link"), words.join("script.yaml")).unwrap();
-    watched.until("second").await;
-    std::os::unix::fs::symlink("..2", words.join("..next")).unwrap();
-    fs::rename(words.join("..next"), words.join("..data")).unwrap();
-    watched.until("third").await;
-    // In place, behind both links.
-    say(&words.join("..2/script.yaml"), "fourth");
-    watched.until("fourth").await;
+    std::os::unix::fs::symlink("..1", directory.join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/script.yaml", directory.join("link")).unwrap();
+    fs::rename(directory.join("link"), directory.join("script.yaml")).unwrap();
+    watched.wait_for_answer("second").await;
+    std::os::unix::fs::symlink("..2", directory.join("..next")).unwrap();
+    fs::rename(directory.join("..next"), directory.join("..data")).unwrap();
+    watched.wait_for_answer("third").await;
+    // The target of both links changes in place.
+    write_script(&directory.join("..2/script.yaml"), "fourth");
+    watched.wait_for_answer("fourth").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folders_are_replaced() {
-    let mut watched = Watched::start(listening(), "state").await;
+async fn a_replaced_directory_causes_a_reload_and_stays_watched() {
+    let mut watched = WatchedProject::start(events_only(), "state").await;
     let project = watched.project.clone();
-    for words in ["second", "third"] {
-        let fresh = project.with_extension("fresh");
-        lay_out(&fresh, words);
-        fs::rename(&project, project.with_extension(words)).unwrap();
-        fs::rename(&fresh, &project).unwrap();
-        watched.until(words).await;
+    for text in ["second", "third"] {
+        let replacement = project.with_extension("fresh");
+        write_project(&replacement, text);
+        fs::rename(&project, project.with_extension(text)).unwrap();
+        fs::rename(&replacement, &project).unwrap();
+        watched.wait_for_answer(text).await;
     }
-    // The new folders are watched like the old ones.
-    say(&project.join("words/script.yaml"), "fourth");
-    watched.until("fourth").await;
+    // The new directories are also watched.
+    write_script(&project.join("words/script.yaml"), "fourth");
+    watched.wait_for_answer("fourth").await;
     fs::remove_dir_all(project.join("words")).unwrap();
-    // What came of the words before it may not have been told yet.
+    // The notification of an earlier reload can still arrive.
     while watched.reload().await.result.is_ok() {}
-    lay_out(&project, "fifth");
-    watched.until("fifth").await;
+    write_project(&project, "fifth");
+    watched.wait_for_answer("fifth").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_changes_at_once_end_in_what_the_files_say() {
-    let mut watched = Watched::start(listening(), "state").await;
+async fn many_simultaneous_changes_are_all_loaded() {
+    let mut watched = WatchedProject::start(events_only(), "state").await;
     fs::create_dir(watched.project.join("tools")).unwrap();
     for number in 0..200 {
         let tool = format!(
@@ -163,71 +164,71 @@ async fn many_changes_at_once_end_in_what_the_files_say() {
     }
     let mut added = 0;
     while added < 200 {
-        // A file that was just being written is a broken edit like any other.
+        // A partially written file is an invalid edit, which a later reload corrects.
         added += watched.reload().await.plan.added.len();
     }
     assert_eq!(added, 200);
 }
 
-/// Files that have to come to rest would do so only after the test has given up.
+/// The settle time is longer than the time limit of the test.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_whole_is_taken_up_at_once() {
-    let mut watched = Watched::start(
+async fn a_complete_change_is_loaded_before_the_settle_time() {
+    let mut watched = WatchedProject::start(
         WatchOptions {
             settle: 2 * LIMIT,
-            ..listening()
+            ..events_only()
         },
         "state",
     )
     .await;
-    say(&watched.project.join("words/script.yaml"), "second");
+    write_script(&watched.project.join("words/script.yaml"), "second");
     let outcome = watched.reload().await;
     assert_eq!(
-        (outcome.result, watched.ask().await.as_str()),
+        (outcome.result, watched.answer().await.as_str()),
         (Ok(2), "second")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_of_a_file_is_no_failure_before_it_has_come_to_rest() {
+async fn an_incomplete_file_is_an_error_only_after_the_settle_time() {
     let settle = Duration::from_secs(2);
-    let mut watched = Watched::start(
+    let mut watched = WatchedProject::start(
         WatchOptions {
             settle,
-            ..listening()
+            ..events_only()
         },
         "state",
     )
     .await;
     let script = watched.project.join("words/script.yaml");
     fs::write(&script, "default: {text: ").unwrap();
-    // Long enough for a load, and not for a rest.
+    // Longer than a load and shorter than the settle time.
     tokio::time::sleep(settle / 4).await;
-    say(&script, "second");
+    write_script(&script, "second");
     assert_eq!(watched.reload().await.result, Ok(2));
     fs::write(&script, "default: {text: ").unwrap();
     assert!(watched.reload().await.result.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_system_files_are_looked_at() {
+async fn files_are_polled_without_file_system_events() {
     let options = WatchOptions {
         listen: false,
         poll: Duration::from_millis(50),
         ..WatchOptions::default()
     };
-    let mut watched = Watched::start(options, "state").await;
-    say(&watched.project.join("words/script.yaml"), "second");
-    watched.until("second").await;
-    lay_out(&watched.project, "third");
-    watched.until("third").await;
+    let mut watched = WatchedProject::start(options, "state").await;
+    write_script(&watched.project.join("words/script.yaml"), "second");
+    watched.wait_for_answer("second").await;
+    write_project(&watched.project, "third");
+    watched.wait_for_answer("third").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_agents_and_the_swarm_itself_write_is_no_edit() {
-    // The state root lies in the project, and the agent works in it.
-    let mut watched = Watched::start(listening(), "project/state").await;
+async fn files_written_by_agents_and_by_the_swarm_cause_no_reload() {
+    // The state root is in the project, which is also the working directory of the agent.
+    let mut watched = WatchedProject::start(events_only(), "project/state").await;
     let write = serde_json::json!({"path": "notes/agents.txt", "content": "x"});
     watched
         .swarm
@@ -239,8 +240,8 @@ async fn what_agents_and_the_swarm_itself_write_is_no_edit() {
         fs::read(watched.project.join("words/script.yaml")).unwrap(),
     )
     .unwrap();
-    watched.ask().await;
-    say(&watched.project.join("words/script.yaml"), "second");
+    watched.answer().await;
+    write_script(&watched.project.join("words/script.yaml"), "second");
     let outcome = watched.reload().await;
     assert_eq!(
         (outcome.result.unwrap(), outcome.plan.changed),
@@ -250,17 +251,17 @@ async fn what_agents_and_the_swarm_itself_write_is_no_edit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_below_the_state_root_is_watched() {
-    let mut watched = Watched::start(listening(), ".").await;
-    say(&watched.project.join("words/script.yaml"), "second");
-    watched.until("second").await;
+    let mut watched = WatchedProject::start(events_only(), ".").await;
+    write_script(&watched.project.join("words/script.yaml"), "second");
+    watched.wait_for_answer("second").await;
 }
 
-/// Secrets that are kept in files count for a comparison, and for a reload, as they did at the start.
+/// A reload compares the values of secret files with the values at the start.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_in_a_file_is_the_same_at_a_reload() {
+async fn a_reload_detects_only_changed_secret_files() {
     let folder = tempfile::tempdir().unwrap();
     let (project, secrets) = (folder.path().join("project"), folder.path().join("secrets"));
-    lay_out(&project, "first");
+    write_project(&project, "first");
     let with_key = "model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/models, key: token}}}";
     fs::write(
         project.join("goondan.yaml"),
@@ -295,7 +296,7 @@ async fn a_secret_in_a_file_is_the_same_at_a_reload() {
     swarm.shutdown().await;
 }
 
-/// A Tool whose export takes `keys`, in that order.
+/// Returns a Tool whose export has the parameters `keys` in this order.
 fn tool(name: &str, keys: [&str; 2]) -> String {
     let keys = keys
         .map(|key| format!("{key}: {{type: number}}"))
@@ -307,8 +308,8 @@ fn tool(name: &str, keys: [&str; 2]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
-    let mut watched = Watched::start(listening(), "state").await;
+async fn a_new_generation_reuses_only_unchanged_tools() {
+    let mut watched = WatchedProject::start(events_only(), "state").await;
     let project = watched.project.clone();
     let write = |name: &str, keys| {
         fs::write(project.join(format!("tools/{name}.yaml")), tool(name, keys)).unwrap()
@@ -316,13 +317,13 @@ async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
     fs::create_dir(project.join("tools")).unwrap();
     write("one", ["seconds", "a"]);
     write("two", ["seconds", "a"]);
-    let uses = "[{ref: Tool/one}, {ref: Tool/two}]";
+    let tool_refs = "[{ref: Tool/one}, {ref: Tool/two}]";
     fs::write(
         project.join("goondan.yaml"),
-        BUNDLE.replace("[{ref: Tool/file-system}]", uses),
+        BUNDLE.replace("[{ref: Tool/file-system}]", tool_refs),
     )
     .unwrap();
-    let shown = |swarm: &Swarm| {
+    let catalog_entries = |swarm: &Swarm| {
         let catalog = swarm.catalog("a").unwrap();
         catalog
             .iter()
@@ -333,7 +334,7 @@ async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
         format!("{{\"{first}\":{{\"type\":\"number\"}},\"{second}\":{{\"type\":\"number\"}}}}")
     };
     let (before, after) = (keys(["seconds", "a"]), keys(["a", "seconds"]));
-    while shown(&watched.swarm)
+    while catalog_entries(&watched.swarm)
         != [
             format!("one__seconds {before}"),
             format!("two__seconds {before}"),
@@ -341,9 +342,9 @@ async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
     {
         drop(watched.reload().await);
     }
-    // Equal but for the order, which a model is shown.
+    // Only the order differs, which is visible to the model.
     write("two", ["a", "seconds"]);
-    while shown(&watched.swarm)
+    while catalog_entries(&watched.swarm)
         != [
             format!("one__seconds {before}"),
             format!("two__seconds {after}"),
@@ -351,5 +352,5 @@ async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
     {
         drop(watched.reload().await);
     }
-    assert_eq!(watched.ask().await, "first");
+    assert_eq!(watched.answer().await, "first");
 }

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_a_function_that_can_be_tested() {
+    fn increment_adds_to_the_current_count() {
         let ctx = ToolContext::detached(std::env::temp_dir());
         let before = current(ctx.clone(), Current {})
             .map(|count| count.count)

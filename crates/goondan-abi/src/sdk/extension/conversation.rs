@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_laid_over_what_was_there() {
+    fn events_are_applied_to_the_base_messages() {
         let mut conversation = Conversation::default();
         let message = |id: &str| json!({"id": id});
         conversation
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_begins_with_what_the_last_one_came_to() {
+    fn a_splice_replaces_the_base_messages_and_clears_events() {
         let message = |id: &str| json!({"id": id});
         let mut conversation = Conversation::default();
         conversation

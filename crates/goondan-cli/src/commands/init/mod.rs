@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_name_becomes_a_right_name() {
+    fn a_directory_name_becomes_a_valid_project_name() {
         assert_eq!(project_name_from("My Swarm_2"), "my-swarm-2");
         assert_eq!(project_name_from("42-answers"), "answers");
         assert_eq!(project_name_from("日本"), "my-swarm");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_already_is_not_said_twice() {
+    fn existing_ignore_lines_are_not_repeated() {
         let more = ".env\n.env.local\n";
         for (before, after) in [
             (&b""[..], more.as_bytes()),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_can_be_pasted_into_a_shell() {
+    fn paths_are_quoted_for_the_shell() {
         assert_eq!(quoted("./my-swarm"), "./my-swarm");
         assert_eq!(quoted("My Swarm"), "'My Swarm'");
         assert_eq!(quoted("it's"), r"'it'\''s'");

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_happened_and_how_long_it_took() {
+    fn an_event_line_has_the_details_and_the_duration() {
         let event =
             |fields: serde_json::Value| serde_json::from_value::<RuntimeEventKind>(fields).unwrap();
         for (fields, expected) in [

@@ -317,19 +317,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_shown_once_when_their_file_is_put_aside() {
-        let mark = ReadPosition {
+    fn events_are_shown_once_when_their_file_is_rotated() {
+        let position = ReadPosition {
             events: 7,
             older: 3,
             bytes: [300, 400],
         };
-        assert_eq!(mark.read_event_count([300, 500]), 7);
+        assert_eq!(position.read_event_count([300, 500]), 7);
         assert_eq!(
-            mark.read_event_count([450, 50]),
+            position.read_event_count([450, 50]),
             4,
-            "of those put aside now, four were seen"
+            "four events of the rotated file were read"
         );
-        assert_eq!(mark.read_event_count([0, 50]), 0);
+        assert_eq!(position.read_event_count([0, 50]), 0);
         assert_eq!(ReadPosition::default().read_event_count([300, 400]), 0);
         assert_eq!(
             ReadPosition {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_holds_the_fields_that_are_its_own() {
+    fn a_log_line_lists_the_specific_fields_of_its_event() {
         let event = json!({"type": "tool.failed", "agentName": "a", "toolName": "bash__exec", "duration": 3, "errorMessage": "no\nway"});
         assert_eq!(
             fields(&event),

@@ -86,16 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checkout_of_this_program_is_found() {
-        let stated = dependency(None, Path::new("/somewhere/else")).unwrap();
+    fn the_sdk_is_found_in_the_checkout_of_this_program() {
+        let expected = dependency(None, Path::new("/somewhere/else")).unwrap();
         assert!(
-            stated.starts_with("path = \"/") && stated.ends_with("/crates/goondan-abi\""),
-            "{stated}"
+            expected.starts_with("path = \"/") && expected.ends_with("/crates/goondan-abi\""),
+            "{expected}"
         );
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         assert_eq!(
             dependency(Some(&checkout), Path::new("/somewhere/else")).unwrap(),
-            stated
+            expected
         );
         let inside = checkout.canonicalize().unwrap().join("examples/x");
         assert_eq!(
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_it_is_refused() {
+    fn a_directory_without_the_sdk_is_refused() {
         let error = dependency(Some(Path::new("/")), Path::new("x")).unwrap_err();
         assert!(error.message.contains("goondan-abi"), "{error}");
     }

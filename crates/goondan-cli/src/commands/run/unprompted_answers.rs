@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_else_gets_is_told() {
+    fn only_answers_without_another_receiver_are_shown() {
         let other = |_: &str| false;
         assert!(UnpromptedAnswer::of(&ended(CRON_EVENT, true, None), other).is_none());
         assert!(
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_say_stays_in_its_place() {
+    fn untrusted_error_messages_are_escaped_and_indented() {
         let error = TurnError {
             code: "E".to_owned(),
             message: "no\nerror[E]: \u{1b}[2J".to_owned(),

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_installed_the_program_is_seen_by_its_path() {
+    fn the_package_manager_is_detected_from_the_program_path() {
         let command = |path: &str| package_manager(Path::new(path), false).unwrap().1;
         assert!(command("/usr/lib/node_modules/@goondan/gdn-linux-x64/bin/gdn").starts_with("npm"));
         assert!(command("/opt/homebrew/Cellar/gdn/0.1.0/bin/gdn").starts_with("brew"));
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn what_pip_has_left_is_seen() {
+    fn a_pip_installation_is_detected() {
         let prefix = tempfile::tempdir().unwrap();
         assert!(!has_wheel(prefix.path()));
-        let notes = prefix
+        let metadata = prefix
             .path()
             .join("lib/python3.12/site-packages/goondan_gdn-0.1.0.dist-info");
-        fs::create_dir_all(notes).unwrap();
+        fs::create_dir_all(metadata).unwrap();
         assert!(has_wheel(prefix.path()));
         assert!(
             package_manager(Path::new("/venv/bin/gdn"), true)

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_checksums_tells_the_version() {
+    fn the_checksum_list_contains_the_version() {
         let sum = "ab".repeat(32);
         let list = format!(
             "{sum}  gdn-0.2.0-rc.1-x86_64-unknown-linux-musl.tar.gz\n{sum}  \
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_checksums_tells_nothing() {
+    fn an_invalid_checksum_list_is_rejected() {
         let target = "x86_64-unknown-linux-musl";
         for sum in ["", "ab", &"AB".repeat(32), &"zz".repeat(32)] {
             assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_for_this_machine_alone() {
+    fn plain_http_is_allowed_only_for_the_local_machine() {
         assert!(is_local("http://127.0.0.1:8000/releases") && is_local("http://localhost:1"));
         assert!(
             !is_local("http://localhost.example.org") && !is_local("http://127.0.0.1@example.org/")

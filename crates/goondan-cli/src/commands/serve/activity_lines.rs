@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_line_of_limited_length() {
+    fn an_activity_line_has_no_line_breaks_and_a_limited_length() {
         let failed = failure_line(&ended(FinishReason::Error, "a\nServing \u{1b}[2J\u{202e}b"));
         let line = printable_line(&failed.unwrap());
         assert!(!line.contains(['\n', '\u{1b}', '\u{202e}']), "{line}");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_lines_is_cut_and_noted_once() {
+    fn too_many_activity_lines_are_omitted_after_one_notice() {
         let begin = Instant::now();
         let mut budget = LineBudget::new(begin);
         let permits: Vec<LinePermit> = (0..MAX_LINES + 3).map(|_| budget.take(begin)).collect();

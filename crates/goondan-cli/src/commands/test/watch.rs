@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_project_of_a_case_is_watched_also_outside_of_its_directory() {
+    fn the_project_of_a_test_case_is_watched_outside_the_case_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for directory in ["cases", "agents", "other"] {

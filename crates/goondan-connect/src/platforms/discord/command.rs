@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn options_have_names() {
+    fn option_ids_are_replaced_by_names() {
         let data = json!({
             "name": "assign",
             "options": [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_brings_its_target() {
+    fn a_command_quotes_its_target() {
         let message = json!({
             "content": "the build is red", "author": {"id": "8", "username": "eve"},
             "attachments": [{"filename": "log.txt", "url": "u"}], "embeds": [{"title": "CI"}],

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_connections_are_refreshed_with_growing_waits() {
+    fn refresh_waits_grow_for_short_connections() {
         let waits: Vec<u64> = (0..10).map(|count| refresh_wait(count).as_secs()).collect();
         assert_eq!(waits, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
     }

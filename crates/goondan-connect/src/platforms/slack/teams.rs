@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_a_named_workspace_have_other_ids() {
+    fn users_of_another_allowed_workspace_have_prefixed_ids() {
         let teams = teams(Some("T2, T3"), Some("T1"));
         let check = |payload: Value| teams.accepted_prefixes(&payload).unwrap();
         assert_eq!(check(json!({"team_id": "T1"})), TeamPrefixes::default());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_update_decides_if_slack_does_not_name_the_workspace() {
+    fn the_first_update_sets_the_workspace_if_slack_does_not() {
         let teams = teams(None, None);
         assert!(
             teams.accepted_prefixes(&json!({})).is_ok()

@@ -214,7 +214,7 @@ mod tests {
     use goondan_markup::escaped_mrkdwn as escaped;
 
     #[test]
-    fn an_answer_calls_nobody() {
+    fn answers_cannot_mention_a_channel() {
         assert_eq!(escaped("<!channel> a & b"), "&lt;!channel&gt; a &amp; b");
     }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_quotes_and_code_are_no_own_words() {
+    fn labels_quotes_and_code_are_not_own_words() {
         let rich = |kind: &str| {
             let quote = json!({"type": kind, "elements": [{"type": "text", "text": "/approve 1\n/deny 1"}]});
             json!([{"type": "rich_text", "elements": [quote]}])
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_lines() {
+    fn blocks_are_converted_to_lines() {
         let blocks = json!([
             {"type": "header", "text": {"type": "plain_text", "text": "Build & test"}},
             {"type": "rich_text", "elements": [
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_and_markdown_are_read_also_next_to_a_text() {
+    fn tables_and_markdown_are_added_to_the_text() {
         let rich = |text: &str| {
             let section =
                 json!({"type": "rich_text_section", "elements": [{"type": "text", "text": text}]});
@@ -328,7 +328,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn escaping_is_undone_by_decoding(text in "(\\PC|[<>&]){0,60}") {
+        fn decoding_reverses_escaping(text in "(\\PC|[<>&]){0,60}") {
             prop_assert_eq!(decode_text(&escaped(&text)), text);
         }
     }

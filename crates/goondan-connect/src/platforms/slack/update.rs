@@ -307,10 +307,10 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_people_are_events_once() {
+    fn user_messages_are_events_and_other_payloads_are_ignored() {
         let plain = event(&message(json!({})), false).unwrap();
         let mention = event(&message(json!({"type": "app_mention"})), false).unwrap();
-        assert_eq!(plain.id, mention.id, "the same message");
+        assert_eq!(plain.id, mention.id, "both payloads are the same message");
         assert_eq!(
             (plain.name.as_str(), mention.name.as_str()),
             ("message_im", "app_mention")
@@ -339,13 +339,13 @@ mod tests {
         }
         assert!(
             event(&message(json!({})), true).is_err(),
-            "no message mentions the app"
+            "the message does not mention the app"
         );
         assert!(event(&message(json!({"channel_type": "im"})), true).is_ok());
     }
 
     #[test]
-    fn ids_of_another_workspace_begin_with_it() {
+    fn ids_of_another_workspace_have_its_prefix() {
         let teams = TeamPrefixes {
             conversation: "T2:".to_owned(),
             sender: "T2:".to_owned(),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_mention_is_removed() {
+    fn a_mention_of_the_app_is_removed() {
         let own = json!([{"user_id": "UBOT", "is_bot": true}]);
         for (kind, text, expected) in [
             (
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_passed_on_are_quoted() {
+    fn forwarded_messages_are_quoted() {
         let share = json!({
             "is_share": true, "text": "the build is &lt;red&gt;", "author_name": "Eve",
             "from_url": "https://x.slack.com/archives/C1/p1", "files": [{"name": "log.txt"}],
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_may_consist_of_blocks() {
+    fn a_message_without_text_is_read_from_its_blocks() {
         let blocks = json!([{"type": "section", "text": {"type": "mrkdwn", "text": "a &amp; b"}}]);
         let read = event(&message(json!({"text": "", "blocks": blocks})), false).unwrap();
         assert_eq!(read.text, "a & b");
@@ -454,7 +454,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
         #[test]
-        fn no_payload_is_lost(fields in proptest::collection::vec(field(), 0..5)) {
+        fn every_accepted_event_has_text(fields in proptest::collection::vec(field(), 0..5)) {
             let fields: serde_json::Map<String, Value> = fields
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_people_send_is_described() {
+    fn every_message_type_is_described() {
         for (message, expected) in [
             (
                 json!({"voice": {"file_id": "f", "duration": 3}}),

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_mention_is_removed() {
+    fn a_mention_of_the_bot_is_removed() {
         for (text, expected) in [
             ("@My_Bot when are you open?", "when are you open?"),
             ("@my_bot, hello", "hello"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_people_are_events() {
+    fn user_messages_become_events() {
         let read = event(&message(json!({
             "caption": "look", "message_thread_id": 3, "is_topic_message": true,
             "photo": [{"file_id": "small"}, {"file_id": "large"}],
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn only_topics_have_conversations_of_their_own() {
+    fn only_topics_have_their_own_conversations() {
         for (fields, key) in [
             (json!({"message_thread_id": 5}), "telegram:-100"),
             (
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_who_writes_as_the_group_is_a_person() {
+    fn an_anonymous_group_admin_counts_as_a_user() {
         let bot = json!({"id": 1_087_968_824, "is_bot": true, "first_name": "Group"});
         let fields =
             json!({"text": "hi", "from": bot, "sender_chat": {"id": -100, "title": "Ops"}});
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_that_is_replied_to_is_quoted() {
+    fn a_reply_quotes_the_original_message() {
         let by = json!({"id": 8, "first_name": "Eve"});
         let quoted = |fields: Value| {
             let read = event(&message(fields)).unwrap();
@@ -376,7 +376,7 @@ mod tests {
         );
     }
 
-    /// Fields of messages in the Bot API, and one that does not exist.
+    /// Message fields of the Bot API, and the unknown field `hologram`.
     const FIELDS: [&str; 24] = [
         "text",
         "caption",
@@ -421,13 +421,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
         #[test]
-        fn no_update_is_lost(fields in proptest::collection::btree_map(proptest::sample::select(&FIELDS[..]), field_value(), 0..5)) {
+        fn every_accepted_message_has_text_or_is_unsupported(fields in proptest::collection::btree_map(proptest::sample::select(&FIELDS[..]), field_value(), 0..5)) {
             match TelegramUpdate::read(&message(json!(fields))) {
                 TelegramUpdate::Message(event) => {
                     prop_assert!(event.unsupported.is_some() || !event.text.is_empty());
                 }
                 TelegramUpdate::Ignored(_) => {}
-                TelegramUpdate::Press(_) => prop_assert!(false, "no button"),
+                TelegramUpdate::Press(_) => prop_assert!(false, "read as a button press"),
             }
         }
     }

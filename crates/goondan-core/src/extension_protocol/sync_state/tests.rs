@@ -25,19 +25,19 @@ fn conversation(count: usize) -> Vec<Arc<Message>> {
         .collect()
 }
 
-/// An extension that keeps messages between turns.
+/// Mock of an extension that keeps messages between turns.
 #[derive(Default)]
-struct Listener {
-    told: Option<SyncState>,
+struct MockExtension {
+    sync_state: Option<SyncState>,
     base: Vec<Value>,
     events: Vec<Value>,
     bytes: usize,
 }
 
-impl Listener {
-    /// Sends the changes of a turn, and checks the copy of the conversation.
-    fn hear(&mut self, turn: &str, transcript: &TurnTranscript) {
-        let (base, events) = next_changes(&mut self.told, turn, transcript, true);
+impl MockExtension {
+    /// Receives the changes of a turn and compares the copy of the conversation.
+    fn receive(&mut self, turn: &str, transcript: &TurnTranscript) {
+        let (base, events) = next_changes(&mut self.sync_state, turn, transcript, true);
         let values = |messages: &[Arc<Message>]| -> Vec<Value> {
             messages
                 .iter()
@@ -53,13 +53,13 @@ impl Listener {
             }
             TurnBase::Changed(splice) => {
                 self.bytes += serde_json::to_string(&splice).unwrap().len();
-                let known = self.now();
+                let known = self.messages();
                 assert_eq!(known.len(), splice.of);
-                let whole = splice.parts.iter().flat_map(|part| match part {
+                let spliced = splice.parts.iter().flat_map(|part| match part {
                     SplicePart::Known(from, to) => known[*from..*to].to_vec(),
                     SplicePart::New(message) => values(std::slice::from_ref(message)),
                 });
-                (self.base, self.events) = (whole.collect(), Vec::new());
+                (self.base, self.events) = (spliced.collect(), Vec::new());
             }
         }
         self.events.extend(
@@ -70,7 +70,7 @@ impl Listener {
         assert_eq!(self.base, values(transcript.base()));
     }
 
-    fn now(&self) -> Vec<Value> {
+    fn messages(&self) -> Vec<Value> {
         let mut known = self.base.clone();
         for event in &self.events {
             let at = known
@@ -88,34 +88,33 @@ impl Listener {
     }
 }
 
-/// Returns the bytes of the second turn in a conversation of `count` messages with two new
-/// messages.
+/// Returns the size of the changes for a second turn with two new messages after `count` messages.
 fn second_turn(count: usize) -> usize {
-    let mut listener = Listener::default();
+    let mut extension = MockExtension::default();
     let mut messages = conversation(count);
     let transcript = TurnTranscript::new(messages.clone());
-    listener.hear("first", &transcript);
-    assert!(listener.bytes > count * 250);
-    let said = message("said", "an answer");
+    extension.receive("first", &transcript);
+    assert!(extension.bytes > count * 250);
+    let answer = message("said", "an answer");
     transcript.push(MessageEvent::Append {
-        message: said.clone(),
+        message: answer.clone(),
     });
-    listener.hear("first", &transcript);
+    extension.receive("first", &transcript);
     // The extension does not receive messages after the end of the last layer in this turn.
     messages.extend(
         [
-            said,
+            answer,
             message("unheard", "good bye"),
             message("input", "hello again"),
         ]
         .map(Arc::new),
     );
-    listener.hear("second", &TurnTranscript::new(messages));
-    listener.bytes
+    extension.receive("second", &TurnTranscript::new(messages));
+    extension.bytes
 }
 
 #[test]
-fn a_turn_costs_the_same_however_long_the_conversation_is() {
+fn the_size_of_the_changes_is_independent_of_the_conversation_length() {
     let (short, long) = (second_turn(10), second_turn(10_000));
     // Only the indexes in the diff have more digits: the number of messages, and the end of the
     // range.
@@ -123,19 +122,19 @@ fn a_turn_costs_the_same_however_long_the_conversation_is() {
 }
 
 #[test]
-fn whatever_happens_to_a_conversation_is_taken_up() {
-    let mut listener = Listener::default();
+fn every_kind_of_conversation_change_reaches_the_extension() {
+    let mut extension = MockExtension::default();
     let mut messages = conversation(100);
-    listener.hear("0", &TurnTranscript::new(messages.clone()));
+    extension.receive("0", &TurnTranscript::new(messages.clone()));
     // The oldest messages are removed, like by a message window.
     messages.drain(..10);
     messages.push(Arc::new(message("a", "new")));
-    listener.hear("1", &TurnTranscript::new(messages.clone()));
-    assert!(listener.bytes < 400, "{}", listener.bytes);
+    extension.receive("1", &TurnTranscript::new(messages.clone()));
+    assert!(extension.bytes < 400, "{}", extension.bytes);
     // A message in the middle has another content with the same id.
     messages[40] = Arc::new(message(&messages[40].id.clone(), "another text"));
-    listener.hear("2", &TurnTranscript::new(messages.clone()));
-    assert!(listener.bytes < 400, "{}", listener.bytes);
+    extension.receive("2", &TurnTranscript::new(messages.clone()));
+    assert!(extension.bytes < 400, "{}", extension.bytes);
     // All kinds of changes within a turn.
     let transcript = TurnTranscript::new(messages.clone());
     for event in [
@@ -144,25 +143,25 @@ fn whatever_happens_to_a_conversation_is_taken_up() {
         json!({"type": "append", "message": message("b", "b")}),
     ] {
         transcript.push(serde_json::from_value(event).unwrap());
-        listener.hear("3", &transcript);
+        extension.receive("3", &transcript);
     }
     messages.remove(3);
     messages[4] = Arc::new(message("other", "other"));
     messages.push(Arc::new(message("b", "b")));
-    listener.hear("4", &TurnTranscript::new(messages.clone()));
-    assert!(listener.bytes < 100, "{}", listener.bytes);
+    extension.receive("4", &TurnTranscript::new(messages.clone()));
+    assert!(extension.bytes < 100, "{}", extension.bytes);
     let truncated = TurnTranscript::new(messages);
     truncated.push(MessageEvent::Truncate);
-    listener.hear("5", &truncated);
-    listener.hear("6", &TurnTranscript::new(conversation(2)));
+    extension.receive("5", &truncated);
+    extension.receive("6", &TurnTranscript::new(conversation(2)));
 }
 
 #[test]
-fn who_keeps_nothing_is_told_everything() {
-    let mut told = None;
+fn an_extension_without_saved_messages_receives_all_messages() {
+    let mut sync_state = None;
     for turn in ["1", "2"] {
         let (base, _) = next_changes(
-            &mut told,
+            &mut sync_state,
             turn,
             &TurnTranscript::new(conversation(3)),
             false,

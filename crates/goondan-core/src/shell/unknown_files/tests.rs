@@ -1,6 +1,6 @@
 use super::*;
 
-/// Lines that can run a file which they do not name.
+/// Lines that can run a file without naming it.
 const UNKNOWN: &[&str] = &[
     // Output of a directory as the input of an interpreter.
     "cat d/* | python3",
@@ -88,7 +88,7 @@ const UNKNOWN: &[&str] = &[
     "cat <<E | python3\nprint(1)\nE\n",
 ];
 
-/// Lines of daily work.
+/// Common lines that run only files they name.
 const KNOWN: &[&str] = &[
     "cargo test",
     "cargo build && cargo test",
@@ -145,8 +145,8 @@ const KNOWN: &[&str] = &[
 
 #[test]
 fn a_line_that_can_run_unnamed_files_is_recognized() {
-    let known = UNKNOWN.iter().filter(|line| !runs_unknown_files(line));
-    assert_eq!(known.collect::<Vec<_>>(), Vec::<&&str>::new());
-    let unknown = KNOWN.iter().filter(|line| runs_unknown_files(line));
-    assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&&str>::new());
+    let missed = UNKNOWN.iter().filter(|line| !runs_unknown_files(line));
+    assert_eq!(missed.collect::<Vec<_>>(), Vec::<&&str>::new());
+    let false_positives = KNOWN.iter().filter(|line| runs_unknown_files(line));
+    assert_eq!(false_positives.collect::<Vec<_>>(), Vec::<&&str>::new());
 }

@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A cluster without incoming messages.
-struct Silent {
+struct SilentCluster {
     own_turns: usize,
 }
 
 #[async_trait]
-impl ClusterMembership for Silent {
+impl ClusterMembership for SilentCluster {
     async fn next_event(&self) -> Option<ClusterEvent> {
         None
     }
 
-    fn send_message(&self, _node: &str, _words: String) {}
+    fn send_message(&self, _node: &str, _message: String) {}
 
     fn note_turns(&self, _turns: Vec<(Option<String>, usize)>) {}
 
@@ -36,7 +36,7 @@ impl ClusterMembership for Silent {
 }
 
 fn worker_pool(own_turns: usize, nodes: &[(&str, usize)]) -> Arc<WorkerPool> {
-    let worker_pool = WorkerPool::new(Arc::new(Silent { own_turns }));
+    let worker_pool = WorkerPool::new(Arc::new(SilentCluster { own_turns }));
     for (node, turns) in nodes {
         worker_pool.put(
             ClusterMember {
@@ -51,7 +51,7 @@ fn worker_pool(own_turns: usize, nodes: &[(&str, usize)]) -> Arc<WorkerPool> {
 }
 
 /// Starts a turn and returns its node, or `-` if no node is free.
-fn begin(worker_pool: &WorkerPool, key: &str) -> String {
+fn start_turn(worker_pool: &WorkerPool, key: &str) -> String {
     let Some(place) = worker_pool.choose_node(&instance(key), false, |_| false) else {
         return "-".to_owned();
     };
@@ -60,9 +60,9 @@ fn begin(worker_pool: &WorkerPool, key: &str) -> String {
 }
 
 #[test]
-fn the_end_of_a_turn_is_told_once_unless_it_begins_again() {
+fn a_published_turn_end_is_taken_once_and_cleared_by_a_new_start() {
     let worker_pool = worker_pool(9, &[("a", 9)]);
-    let happens = |kind: Value| {
+    let publish = |kind: Value| {
         let mut event = json!({"timestamp": "2026-01-15T09:00:00Z", "agentName": "a", "instanceKey": "k", "traceId": "t", "spanId": "s"});
         event
             .as_object_mut()
@@ -73,7 +73,7 @@ fn the_end_of_a_turn_is_told_once_unless_it_begins_again() {
     let failed =
         json!({"type": "turn.failed", "turnId": "turn-1", "duration": 1, "errorMessage": "gone"});
     assert!(!worker_pool.take_published("turn-1"));
-    happens(failed.clone());
+    publish(failed.clone());
     assert_eq!(
         (
             worker_pool.take_published("turn-1"),
@@ -81,18 +81,18 @@ fn the_end_of_a_turn_is_told_once_unless_it_begins_again() {
         ),
         (true, false)
     );
-    happens(failed);
-    happens(json!({"type": "turn.started", "turnId": "turn-1", "eventId": "e"}));
+    publish(failed);
+    publish(json!({"type": "turn.started", "turnId": "turn-1", "eventId": "e"}));
     assert!(!worker_pool.take_published("turn-1"));
 }
 
 #[test]
-fn turns_are_spread_and_come_back_to_where_they_were() {
+fn turns_are_spread_and_return_to_their_home_node() {
     let worker_pool = worker_pool(9, &[("a", 9), ("b", 9)]);
-    let places = ["1", "2", "3"].map(|key| begin(&worker_pool, key));
-    assert_eq!(places, ["a", "b", "here"]);
+    let nodes = ["1", "2", "3"].map(|key| start_turn(&worker_pool, key));
+    assert_eq!(nodes, ["a", "b", "here"]);
     worker_pool.end_placement(&instance("2"));
-    assert_eq!(begin(&worker_pool, "2"), "b");
+    assert_eq!(start_turn(&worker_pool, "2"), "b");
     worker_pool.end_placement(&instance("2"));
     worker_pool.remove("b");
     assert_eq!(
@@ -104,16 +104,16 @@ fn turns_are_spread_and_come_back_to_where_they_were() {
 }
 
 #[test]
-fn a_full_node_keeps_its_instances_waiting_and_no_others() {
+fn a_full_home_node_delays_only_its_own_instances() {
     let worker_pool = worker_pool(0, &[("a", 1), ("b", 1)]);
     assert_eq!(
-        ["1", "2", "3"].map(|key| begin(&worker_pool, key)),
+        ["1", "2", "3"].map(|key| start_turn(&worker_pool, key)),
         ["a", "b", "-"]
     );
     worker_pool.end_placement(&instance("1"));
-    assert_eq!(begin(&worker_pool, "3"), "a");
-    assert_eq!(begin(&worker_pool, "1"), "-", "its home is full");
-    // A turn that waits takes no room.
+    assert_eq!(start_turn(&worker_pool, "3"), "a");
+    assert_eq!(start_turn(&worker_pool, "1"), "-", "its home node is full");
+    // A waiting turn does not occupy a slot.
     assert!(
         worker_pool
             .choose_node(&instance("1"), false, |id| *id == instance("3"))
@@ -122,9 +122,9 @@ fn a_full_node_keeps_its_instances_waiting_and_no_others() {
 }
 
 #[test]
-fn who_leaves_turns_to_others_runs_them_where_there_are_none() {
+fn a_leader_without_slots_runs_turns_when_no_worker_fits() {
     let worker_pool = worker_pool(0, &[("a", 9)]);
-    assert_eq!(begin(&worker_pool, "1"), "a");
+    assert_eq!(start_turn(&worker_pool, "1"), "a");
     let bound = worker_pool.choose_node(&instance("2"), true, |_| false);
     assert_eq!(
         bound,
@@ -135,16 +135,16 @@ fn who_leaves_turns_to_others_runs_them_where_there_are_none() {
     );
     worker_pool.mark_all_unfit();
     assert_eq!(
-        begin(&worker_pool, "2"),
+        start_turn(&worker_pool, "2"),
         "here",
-        "no node has the project that serves"
+        "no worker has the served project"
     );
 }
 
 #[test]
-fn who_was_put_away_has_no_home() {
+fn a_released_instance_has_no_home_node() {
     let worker_pool = worker_pool(9, &[("a", 9)]);
-    assert_eq!(begin(&worker_pool, "1"), "a");
+    assert_eq!(start_turn(&worker_pool, "1"), "a");
     worker_pool.end_placement(&instance("1"));
     worker_pool.release_instance(&instance("1"));
     assert_eq!(
@@ -156,14 +156,18 @@ fn who_was_put_away_has_no_home() {
 }
 
 #[test]
-fn only_homes_of_the_last_are_remembered() {
+fn only_recent_home_nodes_are_remembered() {
     let worker_pool = worker_pool(0, &[("a", 9), ("b", 9)]);
     for number in 0..2 * MAX_REMEMBERED_HOMES {
         let key = number.to_string();
-        begin(&worker_pool, &key);
+        start_turn(&worker_pool, &key);
         worker_pool.end_placement(&instance(&key));
         if number > 0 {
-            assert_eq!(begin(&worker_pool, "0"), "a", "it has had a turn lately");
+            assert_eq!(
+                start_turn(&worker_pool, "0"),
+                "a",
+                "its last turn was recent"
+            );
             worker_pool.end_placement(&instance("0"));
         }
     }
@@ -171,10 +175,10 @@ fn only_homes_of_the_last_are_remembered() {
         node: None,
         is_home: false,
     };
-    let forgotten: Vec<_> = (0..2 * MAX_REMEMBERED_HOMES)
+    let evicted: Vec<_> = (0..2 * MAX_REMEMBERED_HOMES)
         .filter_map(|key| worker_pool.take(&instance(&format!("here{key}")), &place))
         .collect();
-    assert_eq!(forgotten, [], "their turns are not over");
+    assert_eq!(evicted, [], "their turns are still running");
     for key in 0..MAX_REMEMBERED_HOMES {
         worker_pool.end_placement(&instance(&format!("here{}", key + MAX_REMEMBERED_HOMES)));
     }
@@ -182,7 +186,7 @@ fn only_homes_of_the_last_are_remembered() {
     assert_eq!(
         worker_pool.take(&instance("next"), &place),
         Some(oldest),
-        "what belongs to it here ends"
+        "the oldest instance is evicted"
     );
     let state = worker_pool.state();
     assert_eq!(
@@ -195,9 +199,9 @@ fn only_homes_of_the_last_are_remembered() {
 }
 
 #[test]
-fn who_is_about_to_leave_gets_no_turns() {
+fn a_leaving_node_gets_no_turns() {
     let worker_pool = worker_pool(0, &[("a", 9), ("b", 9)]);
-    assert_eq!(begin(&worker_pool, "1"), "a");
+    assert_eq!(start_turn(&worker_pool, "1"), "a");
     worker_pool.end_placement(&instance("1"));
     worker_pool.mark_leaving("a");
     // Same as a membership change.
@@ -209,7 +213,15 @@ fn who_is_about_to_leave_gets_no_turns() {
         },
         &ActivityTracker::new(),
     );
-    assert_eq!(begin(&worker_pool, "1"), "b", "not even what has run there");
+    assert_eq!(
+        start_turn(&worker_pool, "1"),
+        "b",
+        "earlier instances also move"
+    );
     worker_pool.mark_leaving("b");
-    assert_eq!(begin(&worker_pool, "2"), "here", "nobody else takes turns");
+    assert_eq!(
+        start_turn(&worker_pool, "2"),
+        "here",
+        "no worker accepts turns"
+    );
 }

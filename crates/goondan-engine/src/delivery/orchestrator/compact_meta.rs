@@ -143,7 +143,7 @@ mod tests {
     use goondan_store::suite::samples::{instance, meta};
 
     #[test]
-    fn nothing_is_lost_on_the_way() {
+    fn compact_metadata_converts_back_without_loss() {
         let plain = meta(&instance("k"));
         let full = InstanceMeta {
             status: InstanceStatus::Retired,

@@ -501,9 +501,9 @@ mod tests {
     use super::*;
     use goondan_store::suite::samples::{event, instance, meta};
 
-    /// An agent that uses a key first must not see what a user writes there later.
+    /// An agent that used a key first must not see later user input with this key.
     #[test]
-    fn an_input_from_outside_releases_an_instance_from_its_owner() {
+    fn an_external_input_releases_an_instance_from_its_owner() {
         let now = DateTime::UNIX_EPOCH;
         let id = instance("key");
         let started = InstanceMeta {
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_the_same_key_releases_an_instance_from_an_owner_with_another_key() {
+    fn a_caller_with_the_same_key_releases_an_instance_of_another_owner() {
         let now = DateTime::UNIX_EPOCH;
         let (id, other) = (instance("bob"), instance("alice"));
         for (owner, callers, is_released) in [
@@ -552,8 +552,8 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_instance_is_small() {
-        // The table entry and the key take additional memory.
+    fn an_idle_instance_entry_has_at_most_144_bytes() {
+        // The table slot and the key take additional memory.
         assert!(
             size_of::<InstanceEntry>() <= 144,
             "{} bytes",
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_that_are_not_retired_count() {
+    fn the_instance_count_excludes_retired_instances() {
         let now = DateTime::UNIX_EPOCH;
         let (one, two) = (instance("one"), instance("two"));
         let retired = InstanceMeta {
@@ -592,15 +592,15 @@ mod tests {
         );
     }
 
-    /// Keys of the instances in memory.
-    fn remembered(instances: &InstanceTable) -> Vec<&str> {
+    /// Returns the keys of the instances in memory.
+    fn keys_in_memory(instances: &InstanceTable) -> Vec<&str> {
         let mut keys: Vec<_> = instances.iter().map(|(_, key, _)| key).collect();
         keys.sort_unstable();
         keys
     }
 
     #[test]
-    fn of_those_with_nothing_to_do_only_the_last_are_remembered() {
+    fn only_the_latest_idle_instances_stay_in_memory() {
         let now = DateTime::UNIX_EPOCH;
         let ids = ["a", "b", "c", "d"].map(instance);
         let mut instances = InstanceTable::with_max_idle(Some(2));
@@ -609,7 +609,7 @@ mod tests {
             instances.mark_idle(id);
         }
         assert_eq!(
-            (remembered(&instances), instances.len()),
+            (keys_in_memory(&instances), instances.len()),
             (vec!["c", "d"], 4)
         );
         instances
@@ -622,25 +622,25 @@ mod tests {
             instances.mark_idle(id);
         }
         assert_eq!(
-            remembered(&instances),
+            keys_in_memory(&instances),
             ["a", "b", "c", "d"],
-            "c has something to do, d is asked for"
+            "c has a queued event and d has a pending lookup"
         );
         instances.apply_lookup(&ids[3], Some(meta(&ids[3])), now);
         instances.mark_idle(&ids[3]);
         assert_eq!(
-            (remembered(&instances), instances.len()),
+            (keys_in_memory(&instances), instances.len()),
             (vec!["b", "c", "d"], 4)
         );
     }
 
     #[test]
-    fn who_is_expected_counts_until_the_store_has_told() {
+    fn a_placeholder_counts_as_new_until_its_store_lookup_finishes() {
         let now = DateTime::UNIX_EPOCH;
         let old = instance("old");
         let retired = instance("retired");
         let new = instance("new");
-        let gone = InstanceMeta {
+        let retired_meta = InstanceMeta {
             status: InstanceStatus::Retired,
             retired_at: Some(now),
             ..meta(&retired)
@@ -649,7 +649,7 @@ mod tests {
         instances.len = 1;
         for (id, known, len) in [
             (&old, Some(meta(&old)), 1),
-            (&retired, Some(gone), 2),
+            (&retired, Some(retired_meta), 2),
             (&new, None, 3),
         ] {
             instances.add_placeholder(&event("e", id), now);

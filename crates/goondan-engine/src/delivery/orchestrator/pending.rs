@@ -144,22 +144,22 @@ mod tests {
     use goondan_store::suite::samples::{event, instance};
 
     #[test]
-    fn what_is_over_takes_no_room() {
-        let mut all = PendingEvents::default();
+    fn a_removed_event_frees_its_bytes_and_its_chain() {
+        let mut pending = PendingEvents::default();
         for (id, length) in [("a", 10), ("b", 100), ("a", 1_000)] {
             let event = AgentEvent {
                 input: "x".repeat(length),
                 ..event(id, &instance("k"))
             };
-            all.insert(id.to_owned(), PendingEvent::from_event(&event));
+            pending.insert(id.to_owned(), PendingEvent::from_event(&event));
         }
-        assert_eq!(all.bytes(), 2 * EVENT_OVERHEAD_BYTES + 1_100);
-        all.remove("a");
-        all.remove("a");
-        assert_eq!(all.bytes(), EVENT_OVERHEAD_BYTES + 100);
+        assert_eq!(pending.bytes(), 2 * EVENT_OVERHEAD_BYTES + 1_100);
+        pending.remove("a");
+        pending.remove("a");
+        assert_eq!(pending.bytes(), EVENT_OVERHEAD_BYTES + 100);
         let chain = event("b", &instance("k")).trace.trace_id;
-        assert!(all.has_chain(&chain));
-        all.remove("b");
-        assert_eq!((all.bytes(), all.has_chain(&chain)), (0, false));
+        assert!(pending.has_chain(&chain));
+        pending.remove("b");
+        assert_eq!((pending.bytes(), pending.has_chain(&chain)), (0, false));
     }
 }

@@ -157,11 +157,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_no_longer_than_it_may_be() {
+    fn instance_keys_have_a_maximum_length() {
         let code = |length: usize| {
             fitting_key(&InstanceId::new("a", "k".repeat(length)))
                 .err()
-                .map(|why| why.code())
+                .map(|error| error.code())
         };
         assert_eq!(
             (code(MAX_KEY_BYTES), code(MAX_KEY_BYTES + 1), code(10 << 20)),

@@ -108,18 +108,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_the_wrong_field_and_the_time_zone() {
-        let told = |expression, zone| CronSchedule::parse(expression, zone).err().unwrap();
+    fn error_messages_name_the_invalid_field_and_time_zone() {
+        let parse_error = |expression, zone| CronSchedule::parse(expression, zone).err().unwrap();
         assert_eq!(
-            told("0 25 * * *", "UTC"),
+            parse_error("0 25 * * *", "UTC"),
             "`0 25 * * *` is not a cron expression: the hour `25` is invalid; use 0 to 23"
         );
-        assert!(told("0 0 2 * * *", "UTC").contains("it has 6 fields instead of 5 (minute, hour"));
+        assert!(
+            parse_error("0 0 2 * * *", "UTC")
+                .contains("it has 6 fields instead of 5 (minute, hour")
+        );
         assert_eq!(
-            told("0 2 * * *", "Berlin"),
+            parse_error("0 2 * * *", "Berlin"),
             "`Berlin` is not a time zone; write `Europe/Berlin`"
         );
-        assert!(told("0 2 * * *", "Mars").contains("such as `Europe/Berlin`"));
+        assert!(parse_error("0 2 * * *", "Mars").contains("such as `Europe/Berlin`"));
     }
 
     fn next(expression: &str, zone: &str, after: &str) -> String {
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_due_in_its_zone() {
+    fn the_next_time_follows_the_time_zone_of_the_schedule() {
         assert_eq!(
             next("0 9 * * *", "UTC", "2026-01-15T09:00:00Z"),
             "2026-01-16T09:00:00Z"
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_is_told_too() {
+    fn last_returns_the_previous_scheduled_time() {
         let last = |expression: &str, now: &str| {
             let schedule = CronSchedule::parse(expression, "UTC").unwrap();
             schedule
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_clocks_skips_and_repeats_nothing() {
+    fn daylight_saving_changes_neither_skip_nor_repeat_a_run() {
         // In Berlin 02:30 is skipped on 2026-03-29 and occurs twice on 2026-10-25.
         let spring = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z");
         assert!(spring.starts_with("2026-03-29T01"), "{spring}");
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_told() {
+    fn invalid_schedules_are_rejected() {
         for (expression, zone) in [
             ("", "UTC"),
             ("* * * *", "UTC"),

@@ -68,18 +68,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_is_set_back_does_not_set_schedules_back() {
+    async fn schedule_time_advances_when_the_clock_is_set_back() {
         let time = ScheduleTime::default();
         assert_eq!(time.now(clock(0)), clock(0));
         tokio::time::advance(Duration::from_secs(30)).await;
         assert_eq!(time.now(clock(30)), clock(30));
         tokio::time::advance(Duration::from_secs(30)).await;
-        // An hour back.
+        // The clock is set back by one hour.
         assert_eq!(time.now(clock(60 - 3_600)), clock(60));
         assert_eq!(time.on_clock(clock(90)), clock(90 - 3_600));
         tokio::time::advance(Duration::from_secs(30)).await;
         assert_eq!(time.now(clock(90 - 3_600)), clock(90));
-        // The clock is right again, and then a day ahead.
+        // The clock is corrected and then set forward by a day.
         assert_eq!(time.now(clock(90)), clock(90));
         assert_eq!(time.now(clock(86_400)), clock(86_400));
     }

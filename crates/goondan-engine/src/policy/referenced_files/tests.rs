@@ -88,7 +88,7 @@ fn a_file_is_found_in_code_of_any_language() {
 }
 
 #[test]
-fn a_script_is_found_however_it_is_named() {
+fn a_script_is_found_for_every_way_to_run_it() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("work");
     fs::create_dir_all(folder.join("sub")).unwrap();
@@ -159,7 +159,7 @@ fn a_script_is_found_however_it_is_named() {
 }
 
 #[test]
-fn files_that_a_program_loads_by_itself_are_found() {
+fn files_that_a_program_loads_implicitly_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("work");
     for (file, content) in [
@@ -219,7 +219,7 @@ fn files_that_a_program_loads_by_itself_are_found() {
 
 /// A program may load files that no word of its line names.
 #[test]
-fn code_that_no_word_names_is_covered() {
+fn changes_to_code_that_the_line_does_not_name_are_detected() {
     for (line, file) in [
         ("python3 -m json.tool x", "json.py"),
         ("python3 run.py", "json/__init__.py"),
@@ -373,7 +373,7 @@ fn commands_that_load_no_code_cover_only_their_files() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_path_through_a_process_is_found_unless_it_is_data() {
+fn a_process_dependent_path_is_found_unless_it_is_data() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().to_owned();
     fs::write(folder.join("run.sh"), "x").unwrap();
@@ -409,7 +409,7 @@ fn a_path_through_a_process_is_found_unless_it_is_data() {
 }
 
 #[test]
-fn a_script_is_found_whatever_its_name_is_made_of() {
+fn a_script_is_found_if_its_name_has_special_characters() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().to_owned();
     fs::create_dir_all(folder.join("one/two")).unwrap();
@@ -470,7 +470,7 @@ fn a_script_is_found_whatever_its_name_is_made_of() {
 
 #[cfg(unix)]
 #[test]
-fn the_targets_of_links_are_found_in_all_commands() {
+fn link_targets_are_found_in_all_commands() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().canonicalize().unwrap();
     fs::create_dir_all(folder.join("real")).unwrap();
@@ -499,7 +499,10 @@ fn the_targets_of_links_are_found_in_all_commands() {
         ),
     ] {
         let found = targets(line);
-        assert!(found.iter().any(|one| one == expected), "{line}: {found:?}");
+        assert!(
+            found.iter().any(|link| link == expected),
+            "{line}: {found:?}"
+        );
     }
     assert_eq!(targets("cat real/notes > real/copy"), [""; 0]);
 }

@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn enabled_tools_need_no_more_than_is_granted() {
+    fn only_tools_with_granted_permissions_are_enabled() {
         let mut registry = ToolRegistry::default();
         registry.register(tool("plain", &[]));
         registry.register(tool("read", &[Permission::Read]));
@@ -536,16 +536,16 @@ mod tests {
         assert_eq!(registry.tools().count(), 2);
     }
 
-    fn lazy(name: &str, made: &Arc<AtomicUsize>, broken_first: bool) -> Arc<LazyTool> {
-        let made = Arc::clone(made);
+    fn lazy(name: &str, definitions: &Arc<AtomicUsize>, first_fails: bool) -> Arc<LazyTool> {
+        let definitions = Arc::clone(definitions);
         Arc::new(LazyTool::new(ToolName::new("t", name), move || {
             let (number, tool) = (
-                made.fetch_add(1, Ordering::Relaxed),
+                definitions.fetch_add(1, Ordering::Relaxed),
                 tool("later", &[Permission::Read]),
             );
             async move {
                 tokio::task::yield_now().await;
-                if broken_first && number == 0 {
+                if first_fails && number == 0 {
                     Err(HandlerError::new("not yet"))
                 } else {
                     Ok(tool)
@@ -555,10 +555,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lazy_tool_is_defined_once_when_it_is_needed() {
-        let made = Arc::new(AtomicUsize::new(0));
+    async fn a_lazy_tool_is_defined_once_at_initialization() {
+        let definitions = Arc::new(AtomicUsize::new(0));
         let mut registry = ToolRegistry::default();
-        registry.register_lazy(lazy("later", &made, false));
+        registry.register_lazy(lazy("later", &definitions, false));
         registry.register(tool("now", &[]));
         assert_eq!(
             (registry.tools().count(), registry.get("t__later").is_none()),
@@ -566,20 +566,20 @@ mod tests {
         );
         let (a, b) = tokio::join!(registry.initialize(), registry.initialize());
         assert!(a.is_ok() && b.is_ok() && registry.initialize().await.is_ok());
-        assert_eq!(made.load(Ordering::Relaxed), 1);
+        assert_eq!(definitions.load(Ordering::Relaxed), 1);
         let names: Vec<&str> = registry.tools().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["t__later", "t__now"]);
         assert!(registry.unregister("t__later") && registry.get("t__later").is_none());
     }
 
     #[tokio::test]
-    async fn a_definition_that_fails_is_tried_again() {
-        let made = Arc::new(AtomicUsize::new(0));
+    async fn a_failed_tool_definition_is_retried() {
+        let definitions = Arc::new(AtomicUsize::new(0));
         let mut registry = ToolRegistry::default();
-        registry.register_lazy(lazy("later", &made, true));
+        registry.register_lazy(lazy("later", &definitions, true));
         registry.register_lazy(lazy("other", &Arc::default(), false));
         let failed = registry.initialize().await.unwrap_err();
-        // The second makes a tool of another name than it was registered by.
+        // The second definition returns a tool with another name than the registered one.
         let failed: Vec<_> = failed
             .iter()
             .map(|(name, error)| (name.as_str(), error.message.as_str()))
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_splits_at_its_one_separator() {
+    fn a_tool_name_has_exactly_one_separator() {
         let name: ToolName = "text-transform__case".parse().unwrap();
         assert_eq!((name.resource(), name.export()), ("text-transform", "case"));
         for broken in ["", "a", "__", "a__", "__b", "a__b__c", "a___b", "a____b"] {

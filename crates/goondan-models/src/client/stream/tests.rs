@@ -1,4 +1,4 @@
-//! Time limits of an answer. The clock is virtual: it moves when every task waits.
+//! Tests of time limits. The paused clock advances when all tasks wait.
 
 use std::collections::HashSet;
 
@@ -17,16 +17,17 @@ use crate::formats::{EventFraming, ModelTarget, WireFormat};
 use crate::provider::provider;
 use crate::testing::model;
 
-const HALF: &str = "data: {\"choices\": [{\"delta\": {\"content\": \"Hi\"}}]}\n\n";
-const REASON: &str = "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}]}\n\n";
-const USAGE: &str = "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 1}}\n\n";
+const TEXT_EVENT: &str = "data: {\"choices\": [{\"delta\": {\"content\": \"Hi\"}}]}\n\n";
+const FINISH_EVENT: &str =
+    "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}]}\n\n";
+const USAGE_EVENT: &str = "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 1}}\n\n";
 const COMMENT: &str = ": keep-alive\n\n";
 const PING: &str = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
 /// Idle timeout of the answers.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A piece of a body, and the seconds before it.
+/// Seconds of delay, and the following piece of a body.
 type Piece = (u64, &'static str);
 
 /// Returns the outcome of an answer that arrives in `pieces`. The connection stays open after them.
@@ -47,7 +48,7 @@ async fn outcome_of(
             return Ok(*completed);
         }
     }
-    panic!("the stream ended without an end")
+    panic!("the stream ended without a final chunk")
 }
 
 fn answer_stream(response: Response) -> AnswerStream {
@@ -73,33 +74,37 @@ fn answer_stream(response: Response) -> AnswerStream {
     )
 }
 
-/// Returns `piece` every `seconds`, without end.
-fn every(seconds: u64, piece: &'static str) -> impl Iterator<Item = Piece> + Send + 'static {
+/// Repeats `piece` every `seconds`, without end.
+fn repeat_every(seconds: u64, piece: &'static str) -> impl Iterator<Item = Piece> + Send + 'static {
     std::iter::repeat((seconds, piece))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_announced_end_is_not_waited_for() {
-    let whole = || [(0, HALF), (0, REASON)].into_iter();
+async fn an_answer_with_a_finish_reason_ends_without_connection_close() {
+    let whole = || [(0, TEXT_EVENT), (0, FINISH_EVENT)].into_iter();
     let silent = outcome_of(whole()).await;
-    let pinged = outcome_of(whole().chain(every(1, COMMENT))).await;
+    let pinged = outcome_of(whole().chain(repeat_every(1, COMMENT))).await;
     for answer in [silent, pinged] {
         assert_eq!(answer.expect("an answer").parts, [MessagePart::text("Hi")]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_shortly_after_the_reason_counts() {
+async fn usage_is_read_only_shortly_after_the_finish_reason() {
     for (seconds, counts) in [(1, true), (5, false)] {
-        let answer = outcome_of([(0, HALF), (0, REASON), (seconds, USAGE)]).await;
+        let answer = outcome_of([(0, TEXT_EVENT), (0, FINISH_EVENT), (seconds, USAGE_EVENT)]).await;
         let usage = answer.expect("an answer").usage;
         assert_eq!(usage.is_some(), counts, "{seconds} s");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_an_announced_end_is_silent() {
-    for pieces in [vec![], vec![(0, HALF)], vec![(0, HALF), (1, "data: {")]] {
+async fn an_answer_without_a_finish_reason_hits_the_idle_timeout() {
+    for pieces in [
+        vec![],
+        vec![(0, TEXT_EVENT)],
+        vec![(0, TEXT_EVENT), (1, "data: {")],
+    ] {
         let error = outcome_of(pieces).await.expect_err("silence");
         assert_eq!(error.message, "host sent nothing for 120 seconds.");
         assert_eq!(error.kind, ModelErrorKind::Connection);
@@ -107,8 +112,8 @@ async fn an_answer_without_an_announced_end_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_answers_within_the_idle_timeout_are_whole() {
-    let slow = [(119, HALF), (119, HALF), (119, REASON)];
+async fn slow_answers_within_the_idle_timeout_are_complete() {
+    let slow = [(119, TEXT_EVENT), (119, TEXT_EVENT), (119, FINISH_EVENT)];
     let answer = outcome_of(slow).await.expect("an answer");
     assert_eq!(answer.parts, [MessagePart::text("HiHi")]);
 }
@@ -117,8 +122,8 @@ async fn slow_answers_within_the_idle_timeout_are_whole() {
 async fn keep_alives_extend_the_idle_timeout_tenfold() {
     for keep_alive in [COMMENT, PING] {
         let answer_after = |count| {
-            let pings = every(60, keep_alive).take(count);
-            outcome_of(pings.chain([(0, HALF), (0, REASON)]))
+            let pings = repeat_every(60, keep_alive).take(count);
+            outcome_of(pings.chain([(0, TEXT_EVENT), (0, FINISH_EVENT)]))
         };
         assert!(answer_after(19).await.is_ok(), "19 minutes");
         let error = answer_after(21).await.expect_err("21 minutes");

@@ -7,7 +7,7 @@ use super::ChatFormat;
 use crate::errors::ProviderError;
 use crate::formats::{EventFraming, ModelTarget};
 use crate::provider::provider;
-use crate::testing::{decode_pieces, decode_stream, messy_bodies};
+use crate::testing::{decode_pieces, decode_stream, equivalent_bodies};
 
 fn format(name: &str) -> ChatFormat {
     let provider = provider(name).expect("a provider");
@@ -34,12 +34,12 @@ fn delta(delta: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
 
-fn ends(reason: &str) -> Value {
+fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-/// A whole answer: reasoning with an encrypted detail, text, two interleaved calls, usage.
-fn whole_answer() -> Vec<Value> {
+/// A complete answer: reasoning with an encrypted detail, text, two interleaved calls, usage.
+fn complete_answer() -> Vec<Value> {
     let call = |index: u32, id: &str, name: &str, arguments: &str| {
         delta(
             json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}]}),
@@ -58,32 +58,32 @@ fn whole_answer() -> Vec<Value> {
         call(1, "b", "t__y", ""),
         call(0, "", "", "1}"),
         call(1, "", "", "{}"),
-        ends("tool_calls"),
+        finish("tool_calls"),
         json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4,
             "prompt_tokens_details": {"cached_tokens": 3}}}),
     ]
 }
 
 #[test]
-fn a_whole_answer_keeps_everything() {
-    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+fn chat_decoder_keeps_every_part_of_an_answer() {
+    insta::assert_json_snapshot!(decoded(&complete_answer()).expect("an answer"));
 }
 
 proptest! {
     #[test]
-    fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
+    fn chat_decoding_does_not_depend_on_stream_framing(
+        pieces in equivalent_bodies(EventFraming::ServerSentEvents, body(&complete_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&format("openrouter"), "openrouter", pieces).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 }
 
 #[test]
-fn reasons_are_classified() {
+fn chat_finish_reasons_are_classified() {
     let text = || delta(json!({"content": "half"}));
-    let reason = |word: &str| decoded(&[text(), ends(word)]).map(|answer| answer.finish_reason);
+    let reason = |word: &str| decoded(&[text(), finish(word)]).map(|answer| answer.finish_reason);
     assert_eq!(reason("stop").ok(), Some(ModelFinishReason::Stop));
     assert_eq!(reason("length").ok(), Some(ModelFinishReason::Length));
     assert_eq!(
@@ -107,11 +107,11 @@ fn reasons_are_classified() {
 }
 
 #[test]
-fn refusals_keep_their_words() {
+fn chat_refusals_keep_the_explanation() {
     let refused = decoded(&[
         delta(json!({"refusal": "I can't "})),
         delta(json!({"refusal": "help."})),
-        ends("stop"),
+        finish("stop"),
     ]);
     let Err(ProviderError::Declined { explanation, .. }) = refused else {
         panic!("{refused:?}")
@@ -136,7 +136,8 @@ fn usage_without_choices_ends_an_answer() {
 #[test]
 fn mistral_content_blocks_are_text_and_reasoning() {
     let content = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}]);
-    let answer = decoded(&[delta(json!({ "content": content })), ends("stop")]).expect("an answer");
+    let answer =
+        decoded(&[delta(json!({ "content": content })), finish("stop")]).expect("an answer");
     assert!(
         matches!(&answer.parts[0], MessagePart::Reasoning { text, .. } if text == "hm"),
         "{answer:?}"
@@ -145,8 +146,8 @@ fn mistral_content_blocks_are_text_and_reasoning() {
 }
 
 #[test]
-fn odd_events_are_passed_over() {
-    let odd = [
+fn chat_malformed_events_are_ignored() {
+    let malformed = [
         json!([1, 2]),
         json!(3),
         json!({"choices": "x"}),
@@ -155,8 +156,12 @@ fn odd_events_are_passed_over() {
         json!({"choices": [{"delta": {"content": null, "tool_calls": null}}], "usage": null}),
         json!({}),
     ];
-    for event in odd {
-        let events = [event.clone(), delta(json!({"content": "a"})), ends("stop")];
+    for event in malformed {
+        let events = [
+            event.clone(),
+            delta(json!({"content": "a"})),
+            finish("stop"),
+        ];
         assert_eq!(
             decoded(&events).expect("an answer").parts,
             [MessagePart::text("a")],

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_found_in_every_spelling() {
+    fn claude_versions_are_parsed_from_every_name_format() {
         for (name, version) in [
             ("claude-3-5-haiku-20241022", (3, 5)),
             ("claude-3-5-sonnet-v2@20241022", (3, 5)),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_added_to_the_agents_limit() {
+    fn the_thinking_budget_is_added_to_max_tokens() {
         let sonnet = Some(model("claude-sonnet-4-5"));
         assert_eq!(max_tokens(sonnet, Some(100), 0), 100);
         assert_eq!(max_tokens(sonnet, Some(100), 8000), 8100);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn sampling_params_are_left_out_where_they_are_refused() {
+    fn unsupported_sampling_params_are_omitted() {
         let params = ModelParams {
             temperature: Some(1.5),
             top_p: Some(0.9),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_keeps_the_mode_in_which_it_began() {
+    fn an_open_turn_keeps_its_thinking_mode() {
         let high = Some(ReasoningEffort::High);
         let old = "claude-sonnet-4-5";
         assert_eq!(

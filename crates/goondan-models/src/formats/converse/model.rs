@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_name_the_publisher() {
+    fn bedrock_model_ids_contain_the_publisher() {
         let arn = "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-opus-4-6-v1";
         for (id, publisher) in [
             ("anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_follow_the_family() {
+    fn effort_fields_follow_the_model_family() {
         let fields = |id: &str, effort| BedrockModel::from_id(id).effort_fields(effort);
         let nova = fields("us.amazon.nova-2-lite-v1:0", ReasoningEffort::Medium);
         let config = json!({"type": "enabled", "maxReasoningEffort": "medium"});
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_points_go_only_where_they_are_accepted() {
+    fn cache_points_are_sent_only_to_models_that_accept_them() {
         let caches = |id: &str| {
             let model = BedrockModel::from_id(id);
             (model.caches_system(), model.caches_all())

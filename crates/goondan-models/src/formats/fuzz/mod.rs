@@ -1,6 +1,8 @@
-//! Decoders get damaged answers. They may fail, but they never panic and never grow beyond their input.
+//! Fuzz tests of the decoders. A damaged answer may be an error, but it never causes a panic or an
+//! answer that is much larger than the input.
 //!
-//! `GDN_FUZZ_SECONDS` sets the time for each format; without it, each format gets a fixed number of rounds.
+//! `GDN_FUZZ_SECONDS` sets the time for each format. Without this variable, each format gets a
+//! fixed number of rounds.
 //! `GDN_FUZZ_SEED` sets the seed, which a failed test prints.
 
 mod mutations;
@@ -31,7 +33,8 @@ const FUZZ_ROUNDS: u64 = 2000;
 /// Largest event that a reader accepts.
 const MAX_EVENT_BYTES: usize = 64 * 1024;
 
-/// Limit on the size of an answer in proportion to its bytes on the wire. Content may come twice: in pieces and whole.
+/// Largest size of an answer relative to its bytes on the wire. Content may arrive twice: in pieces
+/// and complete.
 const MAX_GROWTH: usize = 8;
 
 #[test]
@@ -84,14 +87,14 @@ fn fuzz_format(provider_name: &str, wire: ProviderWireFormat, events: Vec<Unfram
     };
     let format = format_of(wire, target);
     assert_eq!(format.wire_format(), wire);
-    assert_is_whole(&*format, &events);
+    assert_transcript_is_complete(&*format, &events);
     let limit = env_number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
     let seed = env_number("GDN_FUZZ_SEED").unwrap_or(1);
     let start = Instant::now();
     let mut round = 0;
     while limit.map_or(round < FUZZ_ROUNDS, |limit| start.elapsed() < limit) {
         let _report = FailedRound { wire, seed, round };
-        try_round(&*format, &events, &mut FuzzRandom::new(seed, round));
+        run_round(&*format, &events, &mut FuzzRandom::new(seed, round));
         round += 1;
     }
 }
@@ -100,7 +103,7 @@ fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Prints the round in which a test panics.
+/// Prints the round in which a test panics, when it is dropped.
 struct FailedRound {
     wire: ProviderWireFormat,
     seed: u64,
@@ -118,32 +121,32 @@ impl Drop for FailedRound {
     }
 }
 
-/// The transcript itself is an answer with reasoning, text, two calls and usage.
-fn assert_is_whole(format: &dyn WireFormat, events: &[UnframedEvent]) {
+/// Asserts that the undamaged transcript is an answer with reasoning, text, two calls and usage.
+fn assert_transcript_is_complete(format: &dyn WireFormat, events: &[UnframedEvent]) {
     let decoded = decode(
         format,
         &transcripts::body(format.framing(), events),
         &mut FuzzRandom::new(0, 0),
     );
     let answer = decoded.answer.expect("an answer");
-    let has_part = |is_wanted: fn(&MessagePart) -> bool| {
-        answer.parts.iter().filter(|part| is_wanted(part)).count()
+    let count_parts = |is_counted: fn(&MessagePart) -> bool| {
+        answer.parts.iter().filter(|part| is_counted(part)).count()
     };
-    let calls = has_part(|part| matches!(part, MessagePart::ToolCall(_)));
+    let calls = count_parts(|part| matches!(part, MessagePart::ToolCall(_)));
     assert_eq!(calls, 2, "{answer:?}");
     assert!(
-        has_part(|part| matches!(part, MessagePart::Reasoning { .. })) > 0,
+        count_parts(|part| matches!(part, MessagePart::Reasoning { .. })) > 0,
         "{answer:?}"
     );
     assert!(
-        has_part(|part| matches!(part, MessagePart::Text { .. })) > 0 && answer.usage.is_some(),
+        count_parts(|part| matches!(part, MessagePart::Text { .. })) > 0 && answer.usage.is_some(),
         "{answer:?}"
     );
 }
 
 /// Decodes the events after random damage. Fails if the decoder panics, or if the answer is much
 /// larger than the body.
-fn try_round(format: &dyn WireFormat, events: &[UnframedEvent], random: &mut FuzzRandom) {
+fn run_round(format: &dyn WireFormat, events: &[UnframedEvent], random: &mut FuzzRandom) {
     let mut events = events.to_vec();
     mutations::change_events(&mut events, random);
     let mut body = transcripts::body(format.framing(), &events);
@@ -159,7 +162,7 @@ fn try_round(format: &dyn WireFormat, events: &[UnframedEvent], random: &mut Fuz
         body.len()
     );
     if let Some(answer) = decoded.answer {
-        recover_calls(answer, decoded.chunks);
+        check_text_calls(answer, decoded.chunks);
     }
 }
 
@@ -198,9 +201,9 @@ fn decode(format: &dyn WireFormat, body: &[u8], random: &mut FuzzRandom) -> Deco
     }
 }
 
-/// The text that is shown is the text of the answer, whatever is recovered from it. A damaged answer
-/// may reorder its blocks at the end; then only panics count.
-fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
+/// Extracts text calls, and asserts that the streamed text equals the text of the answer. A damaged
+/// answer may reorder its blocks at the end. Then only a panic is a failure.
+fn check_text_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
     let tool = ToolDefinition {
         name: "t__x".to_owned(),
         description: String::new(),

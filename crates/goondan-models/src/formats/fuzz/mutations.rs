@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::transcripts::UnframedEvent;
 
-/// Text that is valid in a JSON string of any length.
+/// Words to insert, which need no escaping in a JSON string.
 const MUTATION_WORDS: [&str; 12] = [
     "",
     "t__x",
@@ -48,7 +48,7 @@ impl FuzzRandom {
         MUTATION_WORDS[self.number_below(MUTATION_WORDS.len())]
     }
 
-    /// Returns the ends of a part of a list.
+    /// Returns a random range of a list.
     fn range(&mut self, length: usize) -> std::ops::Range<usize> {
         let start = self.number_below(length + 1);
         let max_length = (length - start).min(40);
@@ -75,7 +75,7 @@ pub(super) fn change_events(events: &mut Vec<UnframedEvent>, random: &mut FuzzRa
     }
 }
 
-/// Changes JSON to other JSON.
+/// Changes a JSON text to another valid JSON text.
 fn change_data(data: &mut String, random: &mut FuzzRandom) {
     let Ok(mut value) = serde_json::from_str::<Value>(data) else {
         return;
@@ -86,12 +86,12 @@ fn change_data(data: &mut String, random: &mut FuzzRandom) {
     *data = value.to_string();
 }
 
-/// Changes a value or one inside of it.
+/// Changes a value or one of its nested values.
 fn change_value(value: &mut Value, random: &mut FuzzRandom) {
-    let goes_deeper = !random.one_in(4);
+    let descends = !random.one_in(4);
     match value {
-        Value::Object(fields) if goes_deeper && !fields.is_empty() => change_fields(fields, random),
-        Value::Array(items) if goes_deeper && !items.is_empty() => {
+        Value::Object(fields) if descends && !fields.is_empty() => change_fields(fields, random),
+        Value::Array(items) if descends && !items.is_empty() => {
             let index = random.number_below(items.len());
             match random.number_below(5) {
                 0 => items.push(items[index].clone()),
@@ -101,7 +101,7 @@ fn change_value(value: &mut Value, random: &mut FuzzRandom) {
                 _ => change_value(&mut items[index], random),
             }
         }
-        Value::String(text) if goes_deeper => change_text(text, random),
+        Value::String(text) if descends => change_text(text, random),
         other => *other = random_value(random, 3),
     }
 }

@@ -1,4 +1,4 @@
-//! Whole answers in every format: reasoning, text, two calls and usage.
+//! Complete answers in every format: reasoning, text, two calls and usage.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};

@@ -9,7 +9,7 @@ use super::GeminiFormat;
 use crate::errors::ProviderError;
 use crate::formats::test_bodies::{body_of, conversation, model_target};
 use crate::formats::{EventFraming, RequestContext, WireFormat};
-use crate::testing::{decode_pieces, decode_stream, message, messy_bodies, request};
+use crate::testing::{decode_pieces, decode_stream, equivalent_bodies, message, request};
 
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
 
@@ -17,7 +17,7 @@ fn format(model: &str) -> GeminiFormat {
     GeminiFormat::new(model_target("google", model))
 }
 
-fn newest() -> GeminiFormat {
+fn newest_format() -> GeminiFormat {
     format("gemini-3-pro-preview")
 }
 
@@ -27,7 +27,7 @@ fn body(events: &[Value]) -> String {
 }
 
 fn decoded(events: &[Value]) -> Result<CompletedAnswer, ProviderError> {
-    decode_stream(&newest(), "google", body(events).as_bytes())
+    decode_stream(&newest_format(), "google", body(events).as_bytes())
 }
 
 fn answer_parts(events: &[Value]) -> Vec<MessagePart> {
@@ -38,7 +38,7 @@ fn parts(parts: Value) -> Value {
     json!({"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]})
 }
 
-fn ends(reason: &str) -> Value {
+fn finish(reason: &str) -> Value {
     json!({"candidates": [{"finishReason": reason, "finishMessage": "Words.", "index": 0}]})
 }
 
@@ -51,9 +51,9 @@ fn signed(mut part: Value, signature: &str) -> Value {
     part
 }
 
-/// A whole answer: thoughts, generated code, text, two parallel calls of which the first has a
-/// signature, usage.
-fn whole_answer() -> Vec<Value> {
+/// A complete answer: thoughts, generated code, text, two parallel calls (the first one has a
+/// signature), usage.
+fn complete_answer() -> Vec<Value> {
     vec![
         json!({"usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}, "responseId": "r"}),
         parts(json!([{"text": "I ", "thought": true}])),
@@ -73,39 +73,42 @@ fn whole_answer() -> Vec<Value> {
 }
 
 #[test]
-fn a_whole_answer_keeps_everything() {
-    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+fn gemini_decoder_keeps_every_part_of_an_answer() {
+    insta::assert_json_snapshot!(decoded(&complete_answer()).expect("an answer"));
 }
 
 #[test]
 fn a_whole_answer_returns_to_its_provider() {
     insta::assert_json_snapshot!(body_of(
-        newest(),
-        conversation(answer_parts(&whole_answer()))
+        newest_format(),
+        conversation(answer_parts(&complete_answer()))
     ));
 }
 
 #[test]
 fn another_provider_receives_no_opaque_data() {
     let other = GeminiFormat::new(model_target("vertex", "gemini-3-pro-preview"));
-    insta::assert_json_snapshot!(body_of(other, conversation(answer_parts(&whole_answer()))));
+    insta::assert_json_snapshot!(body_of(
+        other,
+        conversation(answer_parts(&complete_answer()))
+    ));
 }
 
 proptest! {
     #[test]
-    fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
+    fn gemini_decoding_does_not_depend_on_stream_framing(
+        pieces in equivalent_bodies(EventFraming::ServerSentEvents, body(&complete_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
-        let answer = decode_pieces(&newest(), "google", pieces).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        let answer = decode_pieces(&newest_format(), "google", pieces).expect("an answer");
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 }
 
 #[test]
-fn a_list_of_all_events_is_an_answer() {
-    let list = Value::Array(whole_answer());
-    assert_eq!(decoded(&[list]).ok(), decoded(&whole_answer()).ok());
+fn a_json_list_of_all_gemini_events_is_an_answer() {
+    let list = Value::Array(complete_answer());
+    assert_eq!(decoded(&[list]).ok(), decoded(&complete_answer()).ok());
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn calls_may_lack_ids_and_arguments() {
     let found = answer_parts(&[
         parts(json!([bare])),
         parts(json!([other, bare])),
-        ends("STOP"),
+        finish("STOP"),
     ]);
     let calls = |part: &MessagePart| match part {
         MessagePart::ToolCall(call) => Some((call.tool_call_id.clone(), call.input.clone())),
@@ -127,9 +130,9 @@ fn calls_may_lack_ids_and_arguments() {
 }
 
 #[test]
-fn reasons_are_classified() {
+fn gemini_finish_reasons_are_classified() {
     let text = || parts(json!([{"text": "half"}]));
-    let reason = |word: &str| decoded(&[text(), ends(word)]).map(|answer| answer.finish_reason);
+    let reason = |word: &str| decoded(&[text(), finish(word)]).map(|answer| answer.finish_reason);
     let other = ModelFinishReason::Other("OTHER".to_owned());
     assert_eq!(reason("STOP").ok(), Some(ModelFinishReason::Stop));
     assert_eq!(reason("MAX_TOKENS").ok(), Some(ModelFinishReason::Length));
@@ -164,11 +167,11 @@ fn reasons_are_classified() {
         assert_eq!((reason.as_str(), explanation.as_str()), (failed, "Words."));
     }
     // Some servers write an unspecified reason into every event.
-    assert!(decoded(&[text(), ends("FINISH_REASON_UNSPECIFIED")]).is_err());
+    assert!(decoded(&[text(), finish("FINISH_REASON_UNSPECIFIED")]).is_err());
     let events = [
-        ends("FINISH_REASON_UNSPECIFIED"),
+        finish("FINISH_REASON_UNSPECIFIED"),
         text(),
-        ends("MAX_TOKENS"),
+        finish("MAX_TOKENS"),
     ];
     assert_eq!(
         decoded(&events).expect("an answer").finish_reason,
@@ -196,13 +199,13 @@ fn a_blocked_prompt_is_declined() {
     let mut unspecified = parts(json!([{"text": "b"}]));
     unspecified["promptFeedback"] = feedback("BLOCKED_REASON_UNSPECIFIED");
     assert_eq!(
-        answer_parts(&[rated, unspecified, ends("STOP")]),
+        answer_parts(&[rated, unspecified, finish("STOP")]),
         [MessagePart::text("ab")]
     );
 }
 
 #[test]
-fn errors_are_found_in_every_shape() {
+fn gemini_errors_are_found_in_objects_and_lists() {
     let error = json!({"error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}});
     for event in [error.clone(), json!([error])] {
         let Err(ProviderError::Reported(found)) = decoded(&[parts(json!([{"text": "a"}])), event])
@@ -215,9 +218,10 @@ fn errors_are_found_in_every_shape() {
 }
 
 #[test]
-fn usage_may_follow_the_end() {
+fn gemini_usage_after_the_finish_reason_is_read() {
     let usage = json!({"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2}});
-    let answer = decoded(&[parts(json!([{"text": "a"}])), ends("STOP"), usage]).expect("an answer");
+    let answer =
+        decoded(&[parts(json!([{"text": "a"}])), finish("STOP"), usage]).expect("an answer");
     let expected = TokenUsage {
         prompt_tokens: 5,
         completion_tokens: 2,
@@ -228,8 +232,8 @@ fn usage_may_follow_the_end() {
 }
 
 #[test]
-fn odd_events_are_passed_over() {
-    let odd = [
+fn gemini_malformed_events_are_ignored() {
+    let malformed = [
         json!([1, 2]),
         json!(3),
         json!({}),
@@ -240,16 +244,16 @@ fn odd_events_are_passed_over() {
         parts(json!([{}, 3, {"text": ""}, {"thought": true}, {"text": null}])),
         json!({"usageMetadata": {}}),
     ];
-    for event in odd {
-        let events = [event.clone(), parts(json!([{"text": "a"}])), ends("STOP")];
+    for event in malformed {
+        let events = [event.clone(), parts(json!([{"text": "a"}])), finish("STOP")];
         assert_eq!(answer_parts(&events), [MessagePart::text("a")], "{event}");
     }
     let half = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\\ud83d\"}]},\"finishReason\":\"STOP\"}]}\n\n";
-    let answer = decode_stream(&newest(), "google", half.as_bytes()).expect("an answer");
+    let answer = decode_stream(&newest_format(), "google", half.as_bytes()).expect("an answer");
     assert_eq!(answer.parts, [MessagePart::text("a\u{fffd}")]);
 }
 
-/// Returns the parts that the answer `parts` becomes.
+/// Returns the request parts for an answer with `parts`.
 fn sent(format: GeminiFormat, parts: Vec<MessagePart>) -> Value {
     let mut request = request("a", "go");
     request.messages = vec![message(MessageRole::Assistant, parts)].into();
@@ -257,14 +261,14 @@ fn sent(format: GeminiFormat, parts: Vec<MessagePart>) -> Value {
 }
 
 #[test]
-fn calls_of_other_models_get_the_placeholder() {
+fn calls_of_other_models_get_a_placeholder_signature() {
     let calls = || {
         vec![
             MessagePart::ToolCall(ToolCall::new("toolu_1", "t__x", json!({}))),
             MessagePart::ToolCall(ToolCall::new("call_2", "t__x", json!({}))),
         ]
     };
-    let newer = sent(newest(), calls());
+    let newer = sent(newest_format(), calls());
     assert_eq!(newer[0]["thoughtSignature"], PLACEHOLDER);
     assert_eq!(newer[1].get("thoughtSignature"), None);
     assert_eq!(newer[0]["functionCall"]["id"], "toolu_1");
@@ -279,7 +283,7 @@ fn calls_of_other_models_get_the_placeholder() {
 }
 
 #[test]
-fn blocks_of_another_format_are_left_out() {
+fn opaque_blocks_of_another_format_are_omitted() {
     let block = json!({"vertex": {"type": "server_tool_use", "id": "x"}});
     let Value::Object(provider_metadata) = block else {
         panic!("an object")

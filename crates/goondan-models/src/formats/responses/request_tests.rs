@@ -3,20 +3,20 @@ use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use serde_json::{Value, json};
 
 use super::ResponsesFormat;
-use super::tests::{call, completed, format, parts, reasoning, text_item, whole_answer};
+use super::tests::{call, complete_answer, completed, format, parts, reasoning, text_item};
 use crate::formats::test_bodies::{body_of, conversation, model_target};
 use crate::formats::{RequestContext, WireFormat};
 use crate::testing::{message, request};
 
 #[test]
 fn a_whole_answer_returns_to_its_provider() {
-    insta::assert_json_snapshot!(body_of(format(), conversation(parts(&whole_answer()))));
+    insta::assert_json_snapshot!(body_of(format(), conversation(parts(&complete_answer()))));
 }
 
 #[test]
 fn another_provider_receives_no_opaque_data() {
     let other = ResponsesFormat::new(model_target("openai-compatible", "qwen3"));
-    insta::assert_json_snapshot!(body_of(other, conversation(parts(&whole_answer()))));
+    insta::assert_json_snapshot!(body_of(other, conversation(parts(&complete_answer()))));
 }
 
 fn fields(name: &str, model: &str, effort: Option<ReasoningEffort>) -> Value {
@@ -32,8 +32,9 @@ fn fields(name: &str, model: &str, effort: Option<ReasoningEffort>) -> Value {
 }
 
 #[test]
-fn only_models_that_reason_are_asked_for_encrypted_reasoning() {
-    let asks = |name, model, effort| fields(name, model, effort).get("include").is_some();
+fn encrypted_reasoning_is_requested_only_from_reasoning_models() {
+    let requests_reasoning =
+        |name, model, effort| fields(name, model, effort).get("include").is_some();
     for model in [
         "gpt-5",
         "openai/gpt-5-mini",
@@ -44,19 +45,28 @@ fn only_models_that_reason_are_asked_for_encrypted_reasoning() {
         "ft:o4-mini:x",
     ] {
         assert!(
-            asks("openai", model, None) && asks("openai-compatible", model, None),
+            requests_reasoning("openai", model, None)
+                && requests_reasoning("openai-compatible", model, None),
             "{model}"
         );
     }
     for model in ["gpt-4o", "gpt-5-chat-latest", "olmo", "qwen3", "gpt-oss"] {
-        assert!(!asks("openai", model, None), "{model}");
+        assert!(!requests_reasoning("openai", model, None), "{model}");
         assert!(
-            !asks("openai-compatible", model, Some(ReasoningEffort::High)),
+            !requests_reasoning("openai-compatible", model, Some(ReasoningEffort::High)),
             "{model}"
         );
     }
-    assert!(asks("openai", "my-alias", Some(ReasoningEffort::High)));
-    assert!(!asks("openai", "my-alias", Some(ReasoningEffort::None)));
+    assert!(requests_reasoning(
+        "openai",
+        "my-alias",
+        Some(ReasoningEffort::High)
+    ));
+    assert!(!requests_reasoning(
+        "openai",
+        "my-alias",
+        Some(ReasoningEffort::None)
+    ));
 }
 
 #[test]
@@ -85,7 +95,7 @@ fn sent_input(format: ResponsesFormat, answer: Vec<MessagePart>) -> Value {
 }
 
 #[test]
-fn reasoning_that_the_provider_would_refuse_is_left_out() {
+fn reasoning_items_that_openai_rejects_are_omitted() {
     let empty =
         json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null});
     let input_for = |items: Value| input_of(parts(&[completed(items)]));

@@ -7,7 +7,7 @@ use super::ResponsesFormat;
 use crate::errors::ProviderError;
 use crate::formats::EventFraming;
 use crate::formats::test_bodies::model_target;
-use crate::testing::{decode_pieces, decode_stream, messy_bodies};
+use crate::testing::{decode_pieces, decode_stream, equivalent_bodies};
 
 pub(super) fn format() -> ResponsesFormat {
     ResponsesFormat::new(model_target("openai", "gpt-5"))
@@ -66,8 +66,8 @@ fn search() -> Value {
     json!({"id": "ws_1", "type": "web_search_call", "status": "completed"})
 }
 
-/// A whole answer: a search, reasoning, text, two interleaved calls with reasoning between them.
-pub(super) fn whole_answer() -> Vec<Value> {
+/// A complete answer: a search, reasoning, text, two interleaved calls with reasoning between them.
+pub(super) fn complete_answer() -> Vec<Value> {
     let part = |index: u64, text: &str| {
         json!({"type": "response.reasoning_summary_text.delta", "output_index": 1,
             "summary_index": index, "delta": text})
@@ -111,38 +111,38 @@ pub(super) fn whole_answer() -> Vec<Value> {
 }
 
 #[test]
-fn a_whole_answer_keeps_everything() {
-    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+fn responses_decoder_keeps_every_part_of_an_answer() {
+    insta::assert_json_snapshot!(decoded(&complete_answer()).expect("an answer"));
 }
 
 proptest! {
     #[test]
-    fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
+    fn responses_decoding_does_not_depend_on_stream_framing(
+        pieces in equivalent_bodies(EventFraming::ServerSentEvents, body(&complete_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&format(), "openai", pieces).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 
     #[test]
     fn fewer_events_give_the_same_answer(kept in prop::collection::vec(any::<bool>(), 27)) {
-        let mut events = whole_answer();
+        let mut events = complete_answer();
         let last = events.pop().expect("an event");
         let is_piece = |event: &Value| event["type"].as_str().is_some_and(|kind| kind.ends_with(".delta"));
         let mut kept = kept.into_iter().chain(std::iter::repeat(true));
-        // Whole events may be missing, but not single pieces of a text.
+        // Complete events may be missing, but not single deltas.
         events.retain(|event| is_piece(event) || kept.next() == Some(true));
         events.push(last);
         let answer = decoded(&events).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 }
 
 #[test]
-fn the_complete_response_suffices() {
-    let last = whole_answer().pop().expect("an event");
-    let whole = decoded(&whole_answer()).expect("an answer");
+fn the_completed_response_alone_is_an_answer() {
+    let last = complete_answer().pop().expect("an event");
+    let whole = decoded(&complete_answer()).expect("an answer");
     assert_eq!(
         decoded(std::slice::from_ref(&last)).ok(),
         Some(whole.clone())
@@ -168,7 +168,7 @@ fn reasoning_of_the_complete_response_precedes_its_call() {
 }
 
 #[test]
-fn names_of_items_may_be_missing_or_wrong() {
+fn item_ids_and_indexes_may_be_missing_or_inconsistent() {
     let text = |events: &[Value]| match parts(events).as_slice() {
         [MessagePart::Text { text, .. }] => text.clone(),
         other => panic!("{other:?}"),
@@ -184,7 +184,7 @@ fn names_of_items_may_be_missing_or_wrong() {
         text(&[bare.clone(), completed(json!([text_item("ab")]))]),
         "ab"
     );
-    // Another id in every event.
+    // Every event has another item id.
     let with_id = |id: &str| json!({"type": "response.output_text.delta", "output_index": 0, "item_id": id, "delta": "a"});
     let events = [
         added(0, json!({"id": "w", "type": "message"})),
@@ -197,7 +197,7 @@ fn names_of_items_may_be_missing_or_wrong() {
         completed(json!([{"id": "q", "type": "message", "content": "aa"}])),
     ];
     assert_eq!(text(&events), "aa");
-    // The same position for two calls.
+    // Two calls have the same output index.
     let calls = [
         added(0, call("a", "")),
         added(0, call("b", "")),
@@ -219,7 +219,7 @@ fn input(part: &MessagePart) -> Option<Value> {
 }
 
 #[test]
-fn arguments_may_come_at_the_end_or_as_an_object() {
+fn call_arguments_and_names_may_arrive_in_the_last_event() {
     let late = |arguments: Value| {
         let mut item = call("a", "");
         item["arguments"] = arguments;
@@ -229,7 +229,7 @@ fn arguments_may_come_at_the_end_or_as_an_object() {
         assert_eq!(input(&late(arguments)[0]), Some(json!({"n": 1})));
     }
     assert_eq!(input(&late(json!(""))[0]), Some(json!({})));
-    // The name comes with the last event.
+    // The name arrives in the last event.
     let nameless = [
         delta("function_call_arguments", 0, "{\"n\":1}"),
         done(0, call("a", "{\"n\":1}")),
@@ -244,15 +244,15 @@ fn arguments_may_come_at_the_end_or_as_an_object() {
     );
 }
 
-fn ends(kind: &str, response: Value) -> Result<CompletedAnswer, ProviderError> {
+fn finish(kind: &str, response: Value) -> Result<CompletedAnswer, ProviderError> {
     let event = json!({"type": format!("response.{kind}"), "response": response});
     decoded(&[delta("output_text", 0, "half"), event])
 }
 
 #[test]
-fn reasons_are_classified() {
+fn responses_statuses_are_classified() {
     let cut = |details: Value| {
-        let answer = ends(
+        let answer = finish(
             "incomplete",
             json!({"incomplete_details": details, "output": []}),
         );
@@ -267,30 +267,30 @@ fn reasons_are_classified() {
         "{filtered:?}"
     );
     for kind in ["cancelled", "failed"] {
-        let failed = ends(kind, json!({"status": kind, "error": null}));
+        let failed = finish(kind, json!({"status": kind, "error": null}));
         assert!(
             matches!(failed, Err(ProviderError::Failed { .. })),
             "{failed:?}"
         );
     }
-    // The status counts if the event does not name it.
+    // Without an event type, the status of the response is used.
     let response = json!({"object": "response", "status": "incomplete",
         "incomplete_details": {"reason": "max_output_tokens"}, "output": [text_item("half")]});
     let answer = decoded(&[response]).expect("an answer");
     assert_eq!(Some(answer.finish_reason), length);
-    let done = ends("done", json!({})).expect("an answer");
+    let done = finish("done", json!({})).expect("an answer");
     assert_eq!(done.finish_reason, ModelFinishReason::Stop);
 }
 
 #[test]
-fn errors_are_found_in_every_shape() {
+fn responses_errors_are_found_in_every_shape() {
     let reported = |result: Result<CompletedAnswer, ProviderError>| match result {
         Err(ProviderError::Reported(error)) => (error.status, error.message),
         other => panic!("{other:?}"),
     };
     for (code, status) in [("server_error", 500), ("rate_limit_exceeded", 429)] {
         let error = json!({"code": code, "message": "Sorry."});
-        let failed = ends("failed", json!({"status": "failed", "error": error}));
+        let failed = finish("failed", json!({"status": "failed", "error": error}));
         assert_eq!(reported(failed), (Some(status), "Sorry.".to_owned()));
         let error = json!({"type": "error", "code": code, "message": "Sorry.", "param": null});
         assert_eq!(
@@ -319,7 +319,7 @@ fn errors_are_found_in_every_shape() {
 }
 
 #[test]
-fn a_stream_without_its_end_broke_off() {
+fn a_responses_stream_without_a_final_event_fails() {
     let half = [delta("output_text", 0, "half")];
     assert!(decoded(&half).is_err());
     let with_done = body(&half) + "data: [DONE]\n\n";
@@ -327,7 +327,7 @@ fn a_stream_without_its_end_broke_off() {
 }
 
 #[test]
-fn event_lines_name_events_without_a_type() {
+fn event_lines_give_the_type_of_events_without_a_type_field() {
     let text = "event: response.output_text.delta\ndata: {\"delta\":\"a\\ud83d\"}\n\n\
         event: response.completed\ndata: {\"response\":{}}\n\n";
     let answer = decode_stream(&format(), "openai", text.as_bytes()).expect("an answer");
@@ -335,7 +335,7 @@ fn event_lines_name_events_without_a_type() {
 }
 
 #[test]
-fn refusals_keep_their_words() {
+fn responses_refusals_keep_the_explanation() {
     let item =
         json!({"type": "message", "content": [{"type": "refusal", "refusal": "I can't help."}]});
     let words = |events: &[Value]| match decoded(events) {
@@ -354,8 +354,8 @@ fn refusals_keep_their_words() {
 }
 
 #[test]
-fn odd_events_are_passed_over() {
-    let odd = [
+fn responses_malformed_events_are_ignored() {
+    let malformed = [
         json!([1, 2]),
         json!(3),
         json!({}),
@@ -367,7 +367,7 @@ fn odd_events_are_passed_over() {
         json!({"type": "response.content_part.done", "part": 3}),
         json!({"type": "response.output_text.annotation.added", "annotation": {}}),
     ];
-    for event in odd {
+    for event in malformed {
         let events = [
             event.clone(),
             delta("output_text", 0, "a"),

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_token_server_of_the_registry_gets_its_key() {
+    fn registry_credentials_are_sent_only_to_its_token_server() {
         for (registry, server) in [
             ("ghcr.io", "ghcr.io"),
             ("registry.gitlab.com", "gitlab.com"),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_may_hold_commas() {
+    fn quoted_challenge_parameters_may_contain_commas() {
         let text = r#"realm="https://a/t?x=1",service="r,s", scope=x ,error="""#;
         let found: Vec<_> = parameters_of(text).collect();
         assert_eq!(found[0], ("realm".into(), "https://a/t?x=1".into()));

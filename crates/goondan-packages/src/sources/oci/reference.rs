@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_they_are_written() {
+    fn oci_references_are_parsed_and_printed_unchanged() {
         let digest = format!("sha256:{}", "0a".repeat(32));
         let exact = format!("h/n@{digest}");
         for good in [
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_become_another_address_is_refused() {
+    fn ambiguous_oci_references_are_rejected() {
         for bad in [
             "host",
             "/a",

@@ -1,4 +1,4 @@
-//! Streams whose clients do not keep up, or go away.
+//! Task streams with slow and with disconnected clients.
 
 use axum::response::IntoResponse;
 use goondan::gateway::SwarmGateway;
@@ -10,7 +10,7 @@ use super::super::message::IncomingMessage;
 use super::super::send;
 use super::*;
 
-/// More pieces than the hub of the test keeps and a stream sends ahead.
+/// Number of text deltas; exceeds the gateway buffer and the read-ahead of a stream.
 const PIECES: usize = 400;
 
 fn project(text: &str) -> String {
@@ -45,26 +45,26 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}
     )
 }
 
-/// A swarm, and what serves it.
-async fn serving(
+/// Starts a swarm and a service for it.
+async fn start_service(
     text: &str,
-    folder: &std::path::Path,
+    directory: &std::path::Path,
 ) -> (Service, Swarm, ApprovalBroker, crate::ServiceGuard) {
-    std::fs::write(folder.join("goondan.yaml"), project(text)).unwrap();
-    let bundle = goondan::load(folder).bundle.unwrap();
+    std::fs::write(directory.join("goondan.yaml"), project(text)).unwrap();
+    let bundle = goondan::load(directory).bundle.unwrap();
     let broker = ApprovalBroker::default();
     let builder = Swarm::builder(bundle)
-        .state_root(folder)
+        .state_root(directory)
         .environment(Environment::default())
         .approver(std::sync::Arc::new(broker.clone()));
     let swarm = builder.start().await.unwrap();
-    let (service, serving) = Service::begin_with(
+    let (service, guard) = Service::begin_with(
         swarm.clone(),
         broker.clone(),
         String::new(),
         |swarm, broker| SwarmGateway::with_buffer(swarm, broker, 4),
     );
-    (service, swarm, broker, serving)
+    (service, swarm, broker, guard)
 }
 
 fn incoming(id: &str, text: &str) -> IncomingMessage {
@@ -79,7 +79,7 @@ fn incoming(id: &str, text: &str) -> IncomingMessage {
     }
 }
 
-fn asked() -> StreamRequest {
+fn stream_request() -> StreamRequest {
     StreamRequest {
         rpc: json!(1),
         dialect: ProtocolVersion::V10,
@@ -89,10 +89,10 @@ fn asked() -> StreamRequest {
 }
 
 #[tokio::test]
-async fn who_goes_away_before_the_question_finds_it_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let (service, swarm, broker, _serving) = serving("x", folder.path()).await;
-    // The conversation is busy, so that the task waits.
+async fn an_approval_request_survives_a_disconnected_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let (service, swarm, broker, _guard) = start_service("x", directory.path()).await;
+    // The first task keeps the conversation busy, so the second one waits.
     let busy = send::begin(&service, "a", &incoming("1", "slow"), None)
         .await
         .ok()
@@ -103,10 +103,10 @@ async fn who_goes_away_before_the_question_finds_it_later() {
         .unwrap();
     let (first, id) = (busy.id.id.clone(), begun.id.clone());
     drop(busy);
-    let mut body = stream_task(&service, begun, asked())
+    let mut body = stream_task(&service, begun, stream_request())
         .into_response()
         .into_body();
-    assert!(body.frame().await.is_some(), "the task is told");
+    assert!(body.frame().await.is_some(), "the stream sends the task");
     drop(body);
     assert!(swarm.cancel_event(&first).await);
     let status = tokio::time::timeout(std::time::Duration::from_secs(60), async {
@@ -125,19 +125,19 @@ async fn who_goes_away_before_the_question_finds_it_later() {
 }
 
 #[tokio::test]
-async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
-    let said = "abcdefghij".repeat(PIECES / 10);
-    let folder = tempfile::tempdir().unwrap();
-    let (service, swarm, _broker, _serving) = serving(&said, folder.path()).await;
+async fn a_slow_reader_receives_the_whole_answer() {
+    let answer = "abcdefghij".repeat(PIECES / 10);
+    let directory = tempfile::tempdir().unwrap();
+    let (service, swarm, _broker, _guard) = start_service(&answer, directory.path()).await;
     let begun = send::begin(&service, "a", &incoming("m", "go"), None)
         .await
         .ok()
         .unwrap();
     let id = begun.id.id.clone();
-    let mut body = stream_task(&service, begun, asked())
+    let mut body = stream_task(&service, begun, stream_request())
         .into_response()
         .into_body();
-    // Nothing is read before the turn is over.
+    // Reads nothing before the turn ends.
     if let Some(goondan::SubmittedEventState::Open(turn)) = swarm.find(&id).await {
         turn.result().await.unwrap();
     }
@@ -160,6 +160,6 @@ async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
                 .to_owned();
         }
     }
-    assert!(pieces < PIECES, "nothing was missed: {pieces}");
-    assert_eq!((&*text, &*state), (&*said, "TASK_STATE_COMPLETED"));
+    assert!(pieces < PIECES, "no event was missed: {pieces} deltas");
+    assert_eq!((&*text, &*state), (&*answer, "TASK_STATE_COMPLETED"));
 }

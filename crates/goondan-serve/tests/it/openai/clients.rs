@@ -1,12 +1,12 @@
-//! Requests in the form that public clients send, and the parts of the answers that they rely on.
+//! Requests of public clients, and the parts of the responses that the clients rely on.
 
 use serde_json::{Value, json};
 
-use super::{Door, Reply, assistant, content, user};
+use super::{OpenAiServer, Reply, assistant, content, user};
 
-/// Part of an answer that a client relies on.
+/// Part of a response that a client relies on.
 enum ExpectedAnswer {
-    /// A list with the agent.
+    /// A model list that contains the agent.
     Models,
     /// A completion with this text.
     Completion(&'static str),
@@ -14,11 +14,11 @@ enum ExpectedAnswer {
     Chunks(&'static str),
     /// Events of a response with this text.
     Events(&'static str),
-    /// An error in OpenAI's form: status and parameter.
+    /// An error in the OpenAI format: status and parameter.
     Refused(u16, Value),
 }
 
-/// Client, method, path, headers and body.
+/// Client, method, path, headers, body, and expected answer.
 type ClientRequest = (
     &'static str,
     &'static str,
@@ -191,7 +191,7 @@ fn continue_and_cline() -> Vec<ClientRequest> {
             chat(json!([user("hi")]), tools),
             ExpectedAnswer::Refused(400, json!("tools")),
         ),
-        // Autocompletion.
+        // Autocompletion uses the legacy completions route.
         (
             "Continue",
             "POST",
@@ -214,7 +214,7 @@ fn continue_and_cline() -> Vec<ClientRequest> {
     ]
 }
 
-/// aider sends examples as a conversation that never took place.
+/// Returns the requests of aider, which sends examples as an invented conversation.
 fn aider() -> Vec<ClientRequest> {
     let examples = json!([
         {"role": "system", "content": "Act as an expert developer."},
@@ -358,8 +358,8 @@ async fn check(name: &str, reply: Reply, body: &Value, expected: ExpectedAnswer)
 }
 
 #[tokio::test]
-async fn public_clients_get_the_answers_that_they_rely_on() {
-    let door = Door::open().await;
+async fn public_openai_clients_receive_the_expected_responses() {
+    let server = OpenAiServer::start().await;
     let requests = [
         open_webui(),
         librechat(),
@@ -376,7 +376,7 @@ async fn public_clients_get_the_answers_that_they_rely_on() {
             .into_iter()
             .chain(headers.iter().copied())
             .collect();
-        let reply = door.request(method, path, &text, &headers).await;
+        let reply = server.request(method, path, &text, &headers).await;
         check(name, reply, &body, relied).await;
     }
 }

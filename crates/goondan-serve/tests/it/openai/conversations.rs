@@ -1,19 +1,22 @@
-//! Which conversation a request belongs to.
+//! Assignment of requests to conversations.
 
 use serde_json::json;
 
-use super::{Door, assistant, user};
+use super::{OpenAiServer, assistant, user};
 
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
 
 #[tokio::test]
-async fn a_history_goes_on_in_its_conversation() {
-    let door = Door::open().await;
-    assert_eq!(door.chat(json!([user("hi")])).await.answer().await, "1: hi");
-    let talk = json!([user("hi"), assistant(" 1: hi\n"), user("and"), user("more")]);
-    assert_eq!(door.chat(talk).await.answer().await, "2: and\n\nmore");
+async fn a_matching_history_continues_its_conversation() {
+    let server = OpenAiServer::start().await;
     assert_eq!(
-        door.conversations().await,
+        server.chat(json!([user("hi")])).await.answer().await,
+        "1: hi"
+    );
+    let history = json!([user("hi"), assistant(" 1: hi\n"), user("and"), user("more")]);
+    assert_eq!(server.chat(history).await.answer().await, "2: and\n\nmore");
+    assert_eq!(
+        server.conversations().await,
         [[
             "user: hi",
             "assistant: 1: hi",
@@ -24,36 +27,39 @@ async fn a_history_goes_on_in_its_conversation() {
 }
 
 #[tokio::test]
-async fn whoever_says_the_same_has_a_conversation_of_its_own() {
-    let door = Door::open().await;
+async fn equal_requests_get_separate_conversations() {
+    let server = OpenAiServer::start().await;
     for _ in 0..2 {
-        assert_eq!(door.chat(json!([user("hi")])).await.answer().await, "1: hi");
+        assert_eq!(
+            server.chat(json!([user("hi")])).await.answer().await,
+            "1: hi"
+        );
     }
     for secret in ["A", "B", "C"] {
-        let answer = door
+        let answer = server
             .chat(json!([user("hi"), assistant("1: hi"), user(secret)]))
             .await
             .answer()
             .await;
         assert_eq!(answer, format!("2: {secret}"));
     }
-    let conversations = door.conversations().await;
-    // One stands still; one goes on; two were opened by what was sent.
+    let conversations = server.conversations().await;
+    // One unchanged conversation, one continued, and two new ones with the sent history.
     assert_eq!(
         conversations.iter().map(Vec::len).collect::<Vec<_>>(),
         [2, 4, 4, 4]
     );
     for secret in ["A", "B", "C"] {
-        let heard = conversations
+        let matching = conversations
             .iter()
             .filter(|talk| talk.contains(&format!("user: {secret}")));
-        assert_eq!(heard.count(), 1, "{conversations:?}");
+        assert_eq!(matching.count(), 1, "{conversations:?}");
     }
 }
 
 #[tokio::test]
-async fn what_differs_is_another_conversation() {
-    let door = Door::open().await;
+async fn a_different_history_starts_another_conversation() {
+    let server = OpenAiServer::start().await;
     let talk = |more: serde_json::Value| {
         let mut body =
             json!({"model": "a", "messages": [user("hi"), assistant("1: hi"), user("again")]});
@@ -62,7 +68,7 @@ async fn what_differs_is_another_conversation() {
             .extend(more.as_object().unwrap().clone());
         body
     };
-    door.chat(json!([user("hi")])).await.answer().await;
+    server.chat(json!([user("hi")])).await.answer().await;
     for other in [
         json!({"model": "b"}),
         json!({"user": "somebody"}),
@@ -70,49 +76,54 @@ async fn what_differs_is_another_conversation() {
         json!({"messages": [user("hi"), assistant("edited"), user("again")]}),
         json!({"messages": [user("ho"), assistant("1: hi"), user("again")]}),
     ] {
-        let before = door.conversations().await.len();
-        let answer = door
+        let before = server.conversations().await.len();
+        let answer = server
             .post("chat/completions", &talk(other), &[])
             .await
             .answer()
             .await;
         assert_eq!(answer, "2: again");
-        assert_eq!(door.conversations().await.len(), before + 1);
+        assert_eq!(server.conversations().await.len(), before + 1);
     }
-    let before = door.conversations().await.len();
-    door.post("chat/completions", &talk(json!({})), &[])
+    let before = server.conversations().await.len();
+    server
+        .post("chat/completions", &talk(json!({})), &[])
         .await
         .answer()
         .await;
-    assert_eq!(door.conversations().await.len(), before);
+    assert_eq!(server.conversations().await.len(), before);
 }
 
 #[tokio::test]
-async fn system_messages_are_instructions_of_the_turn() {
-    let door = Door::open().await;
-    door.chat(json!([{"role": "system", "content": "Be kind."}, user("hi")]))
+async fn system_messages_become_turn_instructions() {
+    let server = OpenAiServer::start().await;
+    server
+        .chat(json!([{"role": "system", "content": "Be kind."}, user("hi")]))
         .await
         .answer()
         .await;
-    assert_eq!(door.model.seen.lock().unwrap()[0], ["Be kind.", "user: hi"]);
     assert_eq!(
-        door.conversations().await,
+        server.model.seen.lock().unwrap()[0],
+        ["Be kind.", "user: hi"]
+    );
+    assert_eq!(
+        server.conversations().await,
         [["user: hi", "assistant: 1: hi"]]
     );
 }
 
 #[tokio::test]
-async fn a_failed_turn_leaves_its_conversation() {
-    let door = Door::open().await;
-    door.chat(json!([user("hi")])).await.answer().await;
-    let (status, head, _) = door
+async fn a_failed_turn_does_not_affect_the_next_request() {
+    let server = OpenAiServer::start().await;
+    server.chat(json!([user("hi")])).await.answer().await;
+    let (status, head, _) = server
         .chat(json!([user("hi"), assistant("1: hi"), user("fail")]))
         .await
         .head()
         .await;
     assert_eq!(status, 502);
     assert!(head.contains("x-should-retry: false"), "{head}");
-    let answer = door
+    let answer = server
         .chat(json!([user("hi"), assistant("1: hi"), user("go on")]))
         .await
         .answer()
@@ -121,16 +132,17 @@ async fn a_failed_turn_leaves_its_conversation() {
 }
 
 #[tokio::test]
-async fn a_conversation_with_a_name_takes_what_is_new() {
-    let door = Door::open().await;
+async fn a_named_conversation_receives_only_new_messages() {
+    let server = OpenAiServer::start().await;
     let post = async |messages: serde_json::Value| {
         let body = json!({"model": "a", "messages": messages});
-        door.post("chat/completions", &body, &[("x-goondan-instance", "mine")])
+        server
+            .post("chat/completions", &body, &[("x-goondan-instance", "mine")])
             .await
             .answer()
             .await
     };
-    // What was said elsewhere opens it.
+    // The sent history becomes the beginning of the new conversation.
     assert_eq!(
         post(json!([user("hi"), assistant("ho"), user("one")])).await,
         "2: one"
@@ -143,92 +155,100 @@ async fn a_conversation_with_a_name_takes_what_is_new() {
     let body =
         json!({"model": "a", "messages": [user("four")], "metadata": {"instanceKey": "mine"}});
     assert_eq!(
-        door.post("chat/completions", &body, &[])
+        server
+            .post("chat/completions", &body, &[])
             .await
             .answer()
             .await,
         "5: four"
     );
-    assert_eq!(door.conversations().await.len(), 1);
+    assert_eq!(server.conversations().await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_retry_begins_no_second_turn() {
-    let door = Door::open().await;
+async fn a_retry_starts_no_second_turn() {
+    let server = OpenAiServer::start().await;
     let body = json!({"model": "a", "messages": [user("hold on")]});
-    let lost = door
+    let lost = server
         .post(
             "chat/completions",
             &body,
             &[("x-stainless-retry-count", "0")],
         )
         .await;
-    while door.asked() == 0 {
+    while server.model_calls() == 0 {
         tokio::task::yield_now().await;
     }
     drop(lost);
-    let again = door.post("chat/completions", &body, &[RETRY]).await;
-    door.model.go_on.add_permits(1);
+    let again = server.post("chat/completions", &body, &[RETRY]).await;
+    server.model.resume.add_permits(1);
     assert_eq!(again.answer().await, "1: hold on");
-    assert_eq!(door.asked(), 1);
-    // A client that does not state a retry has a new request. So has a client that states one for
-    // an answer that another client has received.
+    assert_eq!(server.model_calls(), 1);
+    // A request without a retry count is a new request. A retry is also a new request if the answer
+    // was already delivered to another client.
     for headers in [&[][..], &[RETRY]] {
-        door.model.go_on.add_permits(1);
-        let answer = door.post("chat/completions", &body, headers).await;
+        server.model.resume.add_permits(1);
+        let answer = server.post("chat/completions", &body, headers).await;
         answer.answer().await;
     }
-    assert_eq!((door.asked(), door.conversations().await.len()), (3, 3));
+    assert_eq!(
+        (server.model_calls(), server.conversations().await.len()),
+        (3, 3)
+    );
 }
 
 #[tokio::test]
-async fn a_retry_inside_a_conversation_is_answered_with_all_steps() {
-    let door = Door::open().await;
-    door.chat(json!([user("hi")])).await.answer().await;
+async fn a_repeated_key_returns_the_answer_of_all_steps() {
+    let server = OpenAiServer::start().await;
+    server.chat(json!([user("hi")])).await.answer().await;
     let body = json!({"model": "a", "messages": [user("hi"), assistant("1: hi"), user("shout")]});
     for _ in 0..3 {
-        let answer = door
+        let answer = server
             .post("chat/completions", &body, &[("idempotency-key", "k")])
             .await
             .answer()
             .await;
         assert_eq!(answer, "One moment.\n\n2: shout");
     }
-    assert_eq!(door.asked(), 3);
+    assert_eq!(server.model_calls(), 3);
 }
 
 #[tokio::test]
-async fn requests_with_the_same_key_are_one() {
-    let door = Door::open().await;
+async fn requests_with_the_same_idempotency_key_share_a_turn() {
+    let server = OpenAiServer::start().await;
     let body = json!({"model": "a", "messages": [user("hold on")]});
     let key = [("idempotency-key", "order-7")];
     let both = [
-        door.post("chat/completions", &body, &key).await,
-        door.post("chat/completions", &body, &key).await,
+        server.post("chat/completions", &body, &key).await,
+        server.post("chat/completions", &body, &key).await,
     ];
-    while door.asked() == 0 {
+    while server.model_calls() == 0 {
         tokio::task::yield_now().await;
     }
-    door.model.go_on.add_permits(2);
+    server.model.resume.add_permits(2);
     let mut answers = Vec::new();
     for reply in both {
         answers.push(reply.json().await.1);
     }
     assert_eq!(answers[0]["id"], answers[1]["id"]);
-    assert_eq!(door.asked(), 1);
-    // The key holds after a restart.
-    let door = door.open_again().await;
-    let again = door
+    assert_eq!(server.model_calls(), 1);
+    // The idempotency key is still valid after a restart.
+    let server = server.restart().await;
+    let again = server
         .post("chat/completions", &body, &key)
         .await
         .json()
         .await
         .1;
     assert_eq!(again["choices"], answers[0]["choices"]);
-    assert_eq!((door.asked(), again["id"] == answers[0]["id"]), (1, true));
+    assert_eq!(
+        (server.model_calls(), again["id"] == answers[0]["id"]),
+        (1, true)
+    );
     let other = json!({"model": "a", "messages": [user("another order")]});
     assert_eq!(
-        door.post("chat/completions", &other, &key)
+        server
+            .post("chat/completions", &other, &key)
             .await
             .answer()
             .await,
@@ -237,44 +257,45 @@ async fn requests_with_the_same_key_are_one() {
 }
 
 #[tokio::test]
-async fn a_key_finds_its_turn_that_a_restart_has_cut_off() {
-    let door = Door::open().await;
+async fn an_idempotency_key_finds_a_turn_interrupted_by_a_restart() {
+    let server = OpenAiServer::start().await;
     let body = json!({"model": "a", "messages": [user("hold on")]});
     let key = [("idempotency-key", "order-7")];
-    let _lost = door.post("chat/completions", &body, &key).await;
-    while door.asked() == 0 {
+    let _lost = server.post("chat/completions", &body, &key).await;
+    while server.model_calls() == 0 {
         tokio::task::yield_now().await;
     }
-    let door = door.open_again().await;
-    let again = door.post("chat/completions", &body, &key).await;
-    door.model.go_on.add_permits(2);
+    let server = server.restart().await;
+    let again = server.post("chat/completions", &body, &key).await;
+    server.model.resume.add_permits(2);
     assert_eq!(again.answer().await, "1: hold on");
     assert_eq!(
-        door.conversations().await,
+        server.conversations().await,
         [["user: hold on", "assistant: 1: hold on"]]
     );
 }
 
 #[tokio::test]
-async fn two_who_go_on_from_one_response_do_not_meet() {
-    let door = Door::open().await;
+async fn two_continuations_of_a_response_use_separate_conversations() {
+    let server = OpenAiServer::start().await;
     let create = async |input: &str, previous: Option<&str>| {
         let body = json!({"model": "a", "input": input, "previous_response_id": previous});
-        door.post("responses", &body, &[]).await
+        server.post("responses", &body, &[]).await
     };
     let first = create("hi", None).await.json().await.1;
     let first = first["id"].as_str();
     let both = [create("hold A", first).await, create("hold B", first).await];
-    while door.asked() < 3 {
+    while server.model_calls() < 3 {
         tokio::task::yield_now().await;
     }
-    door.model.go_on.add_permits(2);
-    for (reply, wanted) in both.into_iter().zip(["2: hold A", "2: hold B"]) {
+    server.model.resume.add_permits(2);
+    for (reply, expected) in both.into_iter().zip(["2: hold A", "2: hold B"]) {
         let body = reply.json().await.1;
-        assert_eq!(body["output"][0]["content"][0]["text"], wanted, "{body}");
+        assert_eq!(body["output"][0]["content"][0]["text"], expected, "{body}");
     }
     assert_eq!(
-        door.conversations()
+        server
+            .conversations()
             .await
             .iter()
             .map(Vec::len)
@@ -284,39 +305,39 @@ async fn two_who_go_on_from_one_response_do_not_meet() {
 }
 
 #[tokio::test]
-async fn a_response_is_known_after_a_restart_and_goes_on() {
-    let door = Door::open().await;
+async fn a_response_can_be_continued_after_a_restart() {
+    let server = OpenAiServer::start().await;
     let body = json!({"model": "a", "input": "shout", "metadata": {"ticket": "7"}});
-    let first = door.post("responses", &body, &[]).await.json().await.1;
-    let door = door.open_again().await;
+    let first = server.post("responses", &body, &[]).await.json().await.1;
+    let server = server.restart().await;
     let path = format!("responses/{}", first["id"].as_str().unwrap());
-    let (status, mut told) = door.request("GET", &path, "", &[]).await.json().await;
+    let (status, mut retrieved) = server.request("GET", &path, "", &[]).await.json().await;
     assert_eq!(status, 200);
-    // The one is the clock of the server, the other that of the swarm.
-    told["created_at"] = first["created_at"].clone();
-    assert_eq!(told, first);
+    // The timestamps differ: one is from the clock of the server, the other from the swarm.
+    retrieved["created_at"] = first["created_at"].clone();
+    assert_eq!(retrieved, first);
     let body = json!({"model": "a", "input": "and", "previous_response_id": first["id"]});
-    let next = door.post("responses", &body, &[]).await.json().await.1;
+    let next = server.post("responses", &body, &[]).await.json().await.1;
     assert_eq!(next["output"][0]["content"][0]["text"], "2: and");
-    assert_eq!(door.conversations().await.len(), 1);
-    // Another agent gets what was said.
+    assert_eq!(server.conversations().await.len(), 1);
+    // Another agent continues with a copy of the history.
     let body = json!({"model": "b", "input": "and you", "previous_response_id": next["id"]});
-    let other = door.post("responses", &body, &[]).await.json().await.1;
+    let other = server.post("responses", &body, &[]).await.json().await.1;
     assert_eq!(other["output"][0]["content"][0]["text"], "3: and you");
 }
 
 #[tokio::test]
-async fn a_response_without_store_is_not_told_again() {
-    let door = Door::open().await;
+async fn a_response_with_store_false_cannot_be_retrieved() {
+    let server = OpenAiServer::start().await;
     let body = json!({"model": "a", "input": "hi", "store": false});
-    let response = door.post("responses", &body, &[]).await.json().await.1;
+    let response = server.post("responses", &body, &[]).await.json().await.1;
     let path = format!("responses/{}", response["id"].as_str().unwrap());
     assert_eq!(
-        door.request("GET", &path, "", &[]).await.json().await.0,
+        server.request("GET", &path, "", &[]).await.json().await.0,
         404
     );
     let body = json!({"model": "a", "input": "hi", "previous_response_id": response["id"]});
-    let (status, refused) = door.post("responses", &body, &[]).await.json().await;
+    let (status, refused) = server.post("responses", &body, &[]).await.json().await;
     assert_eq!(
         (status, &refused["error"]["code"]),
         (400, &json!("previous_response_not_found"))
@@ -324,19 +345,19 @@ async fn a_response_without_store_is_not_told_again() {
 }
 
 #[tokio::test]
-async fn an_id_that_a_client_made_is_no_response() {
+async fn a_forged_response_id_is_rejected() {
     use base64::Engine as _;
 
-    let door = Door::open().await;
-    door.chat(json!([user("hi")])).await.answer().await;
-    let [said] = &door.conversations().await[..] else {
-        panic!("one conversation");
+    let server = OpenAiServer::start().await;
+    server.chat(json!([user("hi")])).await.answer().await;
+    let [said] = &server.conversations().await[..] else {
+        panic!("expected one conversation");
     };
     assert_eq!(said.len(), 2);
-    let swarm = &door.running.swarm;
+    let swarm = &server.inner.swarm;
     let meta = swarm.instances().await.remove(0);
     let messages = swarm.conversation(&meta.id()).await.unwrap();
-    // A turn id is that of its event.
+    // Derives the event id, as an attacker could: message ids contain the turn id of the event.
     let event = format!("evt-{}", meta.instance_key);
     assert!(
         messages[0]
@@ -351,10 +372,10 @@ async fn an_id_that_a_client_made_is_no_response() {
     ] {
         let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(fields.to_string());
         let path = format!("responses/resp_{encoded}");
-        let (status, _) = door.request("GET", &path, "", &[]).await.json().await;
+        let (status, _) = server.request("GET", &path, "", &[]).await.json().await;
         assert_eq!(status, 404, "{fields}");
         let body = json!({"model": "a", "input": "go on", "previous_response_id": format!("resp_{encoded}")});
-        let (status, refused) = door.post("responses", &body, &[]).await.json().await;
+        let (status, refused) = server.post("responses", &body, &[]).await.json().await;
         assert_eq!(
             (status, &refused["error"]["code"]),
             (400, &json!("previous_response_not_found"))
@@ -363,13 +384,13 @@ async fn an_id_that_a_client_made_is_no_response() {
 }
 
 #[tokio::test]
-async fn files_stay_in_the_past_that_another_conversation_gets() {
-    let door = Door::open().await;
+async fn files_are_copied_with_the_history_of_a_response() {
+    let server = OpenAiServer::start().await;
     let look = json!([{"role": "user", "content": [
         {"type": "input_text", "text": "look"},
         {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
     ]}]);
-    let first = door
+    let first = server
         .post("responses", &json!({"model": "a", "input": look}), &[])
         .await
         .json()
@@ -377,10 +398,13 @@ async fn files_stay_in_the_past_that_another_conversation_gets() {
         .1;
     for input in ["one", "two"] {
         let body = json!({"model": "a", "input": input, "previous_response_id": first["id"]});
-        assert_eq!(door.post("responses", &body, &[]).await.json().await.0, 200);
+        assert_eq!(
+            server.post("responses", &body, &[]).await.json().await.0,
+            200
+        );
     }
-    for meta in door.running.swarm.instances().await {
-        let messages = door.running.swarm.conversation(&meta.id()).await.unwrap();
+    for meta in server.inner.swarm.instances().await {
+        let messages = server.inner.swarm.conversation(&meta.id()).await.unwrap();
         assert_eq!(messages[0].data.content.len(), 2, "{}", meta.id());
     }
 }

@@ -1,11 +1,11 @@
-//! Errors in OpenAI's shape, whoever makes them.
+//! Errors in the OpenAI format, from all layers of the server.
 
 use serde_json::{Value, json};
 
-use super::{Door, stream, user};
+use super::{OpenAiServer, stream, user};
 
-/// Method, address, body, headers; status, `param` and `code` of what comes back.
-type Case<'a> = (
+/// Method, path, body and headers of a request; status, `param` and `code` of the response.
+type ErrorCase<'a> = (
     &'a str,
     &'a str,
     &'a str,
@@ -16,8 +16,8 @@ type Case<'a> = (
 );
 
 #[tokio::test]
-async fn errors_before_a_turn_have_a_status_and_one_shape() {
-    let door = Door::open().await;
+async fn errors_before_a_turn_have_a_status_and_the_openai_shape() {
+    let server = OpenAiServer::start().await;
     let chat = |more: Value| {
         let mut body = json!({"model": "a", "messages": [user("hi")]});
         body.as_object_mut()
@@ -28,7 +28,7 @@ async fn errors_before_a_turn_have_a_status_and_one_shape() {
     let wrong = [("authorization", "Bearer wrong-wrong-wrong-wrong")];
     let foreign = [("origin", "https://evil.example")];
     let large = chat(json!({"user": "x".repeat(200_000)}));
-    let cases: [Case<'_>; 13] = [
+    let cases: [ErrorCase<'_>; 13] = [
         (
             "GET",
             "models",
@@ -148,7 +148,11 @@ async fn errors_before_a_turn_have_a_status_and_one_shape() {
         ),
     ];
     for (method, path, body, headers, status, param, code) in cases {
-        let (seen, refused) = door.request(method, path, body, headers).await.json().await;
+        let (seen, refused) = server
+            .request(method, path, body, headers)
+            .await
+            .json()
+            .await;
         let error = refused["error"].as_object().unwrap();
         assert_eq!(
             error.keys().collect::<Vec<_>>(),
@@ -161,14 +165,14 @@ async fn errors_before_a_turn_have_a_status_and_one_shape() {
         );
         assert_eq!(error["type"], "invalid_request_error");
     }
-    assert_eq!(door.asked(), 0);
+    assert_eq!(server.model_calls(), 0);
 }
 
 #[tokio::test]
-async fn a_server_that_stops_says_so_and_may_be_asked_again() {
-    let door = Door::open().await;
-    door.running.service.drain();
-    let (status, head, refused) = door
+async fn a_draining_server_returns_a_retryable_error() {
+    let server = OpenAiServer::start().await;
+    server.inner.service.drain();
+    let (status, head, refused) = server
         .post("chat/completions", &stream("hi"), &[])
         .await
         .head()
@@ -184,11 +188,13 @@ async fn a_server_that_stops_says_so_and_may_be_asked_again() {
 }
 
 #[tokio::test]
-async fn a_swarm_that_ends_ends_its_streams() {
-    let door = Door::open().await;
-    let mut reply = door.post("chat/completions", &stream("hold on"), &[]).await;
-    reply.until("1: ").await;
-    door.running.swarm.kill();
+async fn a_stopped_swarm_ends_its_streams_with_an_error() {
+    let server = OpenAiServer::start().await;
+    let mut reply = server
+        .post("chat/completions", &stream("hold on"), &[])
+        .await;
+    reply.read_until("1: ").await;
+    server.inner.swarm.kill();
     let chunks = reply.events().await;
     assert_eq!(
         chunks.last().unwrap()["error"]["code"],
@@ -198,23 +204,24 @@ async fn a_swarm_that_ends_ends_its_streams() {
 }
 
 #[tokio::test]
-async fn a_refused_input_leaves_its_conversation_where_it_stood() {
-    let door = Door::open().await;
-    door.chat(json!([user("hi")])).await.answer().await;
+async fn a_refused_input_does_not_change_its_conversation() {
+    let server = OpenAiServer::start().await;
+    server.chat(json!([user("hi")])).await.answer().await;
     let talk = |more: Value| {
         json!({"model": "a", "metadata": more, "messages": [
             user("hi"), {"role": "assistant", "content": "1: hi"}, user("again"),
         ]})
     };
-    let (status, _) = door
+    let (status, _) = server
         .post("chat/completions", &talk(json!({"cron": "x"})), &[])
         .await
         .json()
         .await;
     assert_eq!(status, 400);
-    door.post("chat/completions", &talk(json!({})), &[])
+    server
+        .post("chat/completions", &talk(json!({})), &[])
         .await
         .answer()
         .await;
-    assert_eq!(door.conversations().await.len(), 1);
+    assert_eq!(server.conversations().await.len(), 1);
 }

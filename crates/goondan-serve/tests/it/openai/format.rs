@@ -1,15 +1,15 @@
-//! Answers in the form that a client wants.
+//! Answers in a format that the client requests.
 
 use serde_json::{Value, json};
 
-use super::{Door, user};
+use super::{OpenAiServer, user};
 
 fn schema() -> Value {
     json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
 }
 
-fn chat(model: &str, said: &str, format: &Value) -> Value {
-    json!({"model": model, "messages": [user(said)], "response_format": format})
+fn chat(model: &str, text: &str, format: &Value) -> Value {
+    json!({"model": model, "messages": [user(text)], "response_format": format})
 }
 
 fn of_schema(schema: &Value) -> Value {
@@ -17,38 +17,41 @@ fn of_schema(schema: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_fits_the_schema_of_the_client() {
-    let door = Door::open().await;
-    let asked = chat("a", "{\"n\": 1}", &of_schema(&schema()));
+async fn a_chat_answer_matches_the_requested_schema() {
+    let server = OpenAiServer::start().await;
+    let body = chat("a", "{\"n\": 1}", &of_schema(&schema()));
     assert_eq!(
-        door.post("chat/completions", &asked, &[])
+        server
+            .post("chat/completions", &body, &[])
             .await
             .answer()
             .await,
         "{\"n\":1}"
     );
-    let asked = chat("a", "{\"x\": [2]}", &json!({"type": "json_object"}));
+    let body = chat("a", "{\"x\": [2]}", &json!({"type": "json_object"}));
     assert_eq!(
-        door.post("chat/completions", &asked, &[])
+        server
+            .post("chat/completions", &body, &[])
             .await
             .answer()
             .await,
         "{\"x\":[2]}"
     );
-    // The next turn is free again.
+    // The schema does not apply to the next turn.
     let free = chat("a", "hi", &json!({"type": "text"}));
     assert_eq!(
-        door.post("chat/completions", &free, &[])
+        server
+            .post("chat/completions", &free, &[])
             .await
             .answer()
             .await,
         "1: hi"
     );
-    // What does not fit is asked for again, and refused in the end.
-    let asked = chat("a", "{\"n\": \"one\"}", &of_schema(&schema()));
-    let before = door.asked();
-    let (status, refused) = door
-        .post("chat/completions", &asked, &[])
+    // The model is called again if its answer does not match, and the turn fails after three calls.
+    let body = chat("a", "{\"n\": \"one\"}", &of_schema(&schema()));
+    let before = server.model_calls();
+    let (status, refused) = server
+        .post("chat/completions", &body, &[])
         .await
         .json()
         .await;
@@ -57,20 +60,20 @@ async fn an_answer_fits_the_schema_of_the_client() {
         (500, &json!("E_MODEL_OUTPUT")),
         "{refused}"
     );
-    assert_eq!(door.asked() - before, 3);
+    assert_eq!(server.model_calls() - before, 3);
 }
 
 #[tokio::test]
-async fn a_response_fits_the_schema_and_echoes_it() {
-    let door = Door::open().await;
+async fn a_response_matches_and_repeats_the_requested_schema() {
+    let server = OpenAiServer::start().await;
     let format = json!({"type": "json_schema", "name": "n", "schema": schema()});
     let body = json!({"model": "a", "input": "{\"n\": 7}", "text": {"format": format}});
-    let (status, response) = door.post("responses", &body, &[]).await.json().await;
+    let (status, response) = server.post("responses", &body, &[]).await.json().await;
     assert_eq!(status, 200, "{response}");
     assert_eq!(response["output"][0]["content"][0]["text"], "{\"n\":7}");
     assert_eq!(response["text"]["format"], format);
     let id = response["id"].as_str().unwrap();
-    let (_, shown) = door
+    let (_, shown) = server
         .request("GET", &format!("responses/{id}"), "", &[])
         .await
         .json()
@@ -79,8 +82,8 @@ async fn a_response_fits_the_schema_and_echoes_it() {
 }
 
 #[tokio::test]
-async fn what_makes_no_schema_or_is_not_the_agents_own_is_refused() {
-    let door = Door::open().await;
+async fn invalid_and_conflicting_schemas_are_rejected() {
+    let server = OpenAiServer::start().await;
     let at = "response_format.json_schema.schema";
     for (model, format, param, code) in [
         (
@@ -109,7 +112,7 @@ async fn what_makes_no_schema_or_is_not_the_agents_own_is_refused() {
         ),
         ("data", of_schema(&schema()), at, "unsupported_parameter"),
     ] {
-        let (status, refused) = door
+        let (status, refused) = server
             .post("chat/completions", &chat(model, "{}", &format), &[])
             .await
             .json()
@@ -121,14 +124,15 @@ async fn what_makes_no_schema_or_is_not_the_agents_own_is_refused() {
             "{format}: {refused}"
         );
     }
-    assert_eq!(door.asked(), 0);
+    assert_eq!(server.model_calls(), 0);
     let own = chat(
         "data",
         "{\"m\": 1}",
         &of_schema(&json!({"type": "object", "required": ["m"]})),
     );
     assert_eq!(
-        door.post("chat/completions", &own, &[])
+        server
+            .post("chat/completions", &own, &[])
             .await
             .answer()
             .await,
@@ -136,7 +140,8 @@ async fn what_makes_no_schema_or_is_not_the_agents_own_is_refused() {
     );
     let object = chat("data", "{\"m\": 2}", &json!({"type": "json_object"}));
     assert_eq!(
-        door.post("chat/completions", &object, &[])
+        server
+            .post("chat/completions", &object, &[])
             .await
             .answer()
             .await,

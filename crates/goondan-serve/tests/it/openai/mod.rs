@@ -1,9 +1,9 @@
-//! The OpenAI-compatible door. What the official clients make of it is tested by `ci/openai`.
+//! The OpenAI-compatible API. `ci/openai` tests it with the official clients.
 
 mod clients;
 mod conversations;
-mod endings;
 mod errors;
+mod finish_reasons;
 mod format;
 mod streams;
 
@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::support::{Running, within};
+use crate::support::{TestServer, with_timeout};
 
 const PROJECT: &str = "
 apiVersion: goondan.ai/v1
@@ -54,25 +54,25 @@ metadata: {name: default}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}, {ref: Agent/data}]}
 ";
 
-/// A model that tells how often it was asked in the conversation, and what. It waits in the middle of an answer where it is
-/// told to.
+/// Model whose answer is the number of user messages and the last user message. An input with
+/// `hold` pauses in the middle of its answer until a permit of `resume` is added.
 #[derive(Clone)]
-struct Teller {
-    /// What it saw: for each call, its conversation as `role: text`, behind the system prompt.
+struct CountingModel {
+    /// Received messages of each call as `role: text`, after the system prompt.
     seen: Arc<Mutex<Vec<Vec<String>>>>,
-    go_on: Arc<Semaphore>,
+    resume: Arc<Semaphore>,
 }
 
-impl Default for Teller {
+impl Default for CountingModel {
     fn default() -> Self {
-        Teller {
+        CountingModel {
             seen: Arc::default(),
-            go_on: Arc::new(Semaphore::new(0)),
+            resume: Arc::new(Semaphore::new(0)),
         }
     }
 }
 
-impl ModelFactory for Teller {
+impl ModelFactory for CountingModel {
     fn client(
         &self,
         _: &Resource<Model>,
@@ -94,7 +94,7 @@ fn line(message: &Message) -> String {
 }
 
 #[async_trait]
-impl ModelClient for Teller {
+impl ModelClient for CountingModel {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let mut seen: Vec<String> = request
             .messages
@@ -129,7 +129,7 @@ impl ModelClient for Teller {
         if text.contains("reason") || text.contains("cut") {
             return Ok(reasoned(&text, usage));
         }
-        // Where answers are data, what the first user says is the answer.
+        // With an output schema, the first user message is the answer.
         if request
             .tools
             .iter()
@@ -159,12 +159,12 @@ impl ModelClient for Teller {
             ];
             return Ok(futures::stream::iter(chunks.map(Ok)).boxed());
         }
-        let go_on = text.contains("hold").then(|| Arc::clone(&self.go_on));
+        let resume = text.contains("hold").then(|| Arc::clone(&self.resume));
         let whole = MessagePart::text(format!("{count}: {text}"));
         let begin = futures::stream::iter([Ok(ModelChunk::Text(format!("{count}: ")))]);
         let rest = futures::stream::once(async move {
-            if let Some(go_on) = go_on {
-                go_on.acquire().await.unwrap().forget();
+            if let Some(resume) = resume {
+                resume.acquire().await.unwrap().forget();
             }
             Ok(ModelChunk::Text(text))
         });
@@ -178,7 +178,7 @@ impl ModelClient for Teller {
     }
 }
 
-/// Returns an answer with reasoning, which is cut off if the input says so.
+/// Returns an answer with reasoning. If the input contains `cut`, the answer is incomplete.
 fn reasoned(text: &str, usage: Option<TokenUsage>) -> ModelStream {
     let mut answer = CompletedAnswer::of_parts(
         vec![
@@ -199,35 +199,35 @@ fn reasoned(text: &str, usage: Option<TokenUsage>) -> ModelStream {
     futures::stream::iter(chunks.map(Ok)).boxed()
 }
 
-/// A server with that model behind it.
-struct Door {
-    running: Running,
-    model: Teller,
+/// Server whose agents use a [`CountingModel`].
+struct OpenAiServer {
+    inner: TestServer,
+    model: CountingModel,
     _state: tempfile::TempDir,
 }
 
-impl Door {
-    async fn open() -> Door {
-        let (state, model) = (tempfile::tempdir().unwrap(), Teller::default());
-        let running = start(state.path(), &model).await;
-        Door {
-            running,
+impl OpenAiServer {
+    async fn start() -> OpenAiServer {
+        let (state, model) = (tempfile::tempdir().unwrap(), CountingModel::default());
+        let inner = start(state.path(), &model).await;
+        OpenAiServer {
+            inner,
             model,
             _state: state,
         }
     }
 
-    /// As if the process had died, and another had begun.
-    async fn open_again(self) -> Door {
-        let Door {
-            running,
+    /// Simulates a crash, and starts another server with the same state.
+    async fn restart(self) -> OpenAiServer {
+        let OpenAiServer {
+            inner,
             model,
             _state,
         } = self;
-        running.kill().await;
-        let running = start(_state.path(), &model).await;
-        Door {
-            running,
+        inner.kill().await;
+        let inner = start(_state.path(), &model).await;
+        OpenAiServer {
+            inner,
             model,
             _state,
         }
@@ -257,7 +257,7 @@ impl Door {
             "{method} /v1/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
             body.len()
         );
-        let bearer = format!("Bearer {}", self.running.door.token.expose());
+        let bearer = format!("Bearer {}", self.inner.endpoint.token.expose());
         let authorization = ("authorization", &*bearer);
         let is_given = headers.iter().any(|(name, _)| *name == "authorization");
         for (name, value) in headers
@@ -267,7 +267,7 @@ impl Door {
         {
             request.push_str(&format!("{name}: {value}\r\n"));
         }
-        let mut stream = TcpStream::connect(self.running.address).await.unwrap();
+        let mut stream = TcpStream::connect(self.inner.address).await.unwrap();
         stream
             .write_all(format!("{request}\r\n{body}").as_bytes())
             .await
@@ -278,25 +278,25 @@ impl Door {
         }
     }
 
-    /// The texts of all conversations of an agent, oldest first.
+    /// Returns the messages of all conversations, oldest conversation first.
     async fn conversations(&self) -> Vec<Vec<String>> {
         let mut all = Vec::new();
-        for meta in self.running.swarm.instances().await {
-            let messages = self.running.swarm.conversation(&meta.id()).await.unwrap();
+        for meta in self.inner.swarm.instances().await {
+            let messages = self.inner.swarm.conversation(&meta.id()).await.unwrap();
             all.push(messages.iter().map(|message| line(message)).collect());
         }
         all
     }
 
-    /// How many turns there were.
-    fn asked(&self) -> usize {
+    /// Returns the number of model calls.
+    fn model_calls(&self) -> usize {
         self.model.seen.lock().unwrap().len()
     }
 }
 
-async fn start(state: &Path, model: &Teller) -> Running {
+async fn start(state: &Path, model: &CountingModel) -> TestServer {
     let models = Arc::new(model.clone());
-    Running::start_project(
+    TestServer::start_project(
         state,
         ServerLimits {
             body: 100_000,
@@ -308,41 +308,46 @@ async fn start(state: &Path, model: &Teller) -> Running {
     .await
 }
 
-/// A response as it comes.
+/// Response that is read incrementally.
 struct Reply {
     stream: TcpStream,
     text: String,
 }
 
 impl Reply {
-    async fn more(&mut self) -> bool {
+    /// Reads a chunk. Returns false at the end of the response.
+    async fn read_chunk(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        let length = within(self.stream.read(&mut bytes)).await.unwrap();
+        let length = with_timeout(self.stream.read(&mut bytes)).await.unwrap();
         self.text
             .push_str(std::str::from_utf8(&bytes[..length]).unwrap());
         length > 0
     }
 
-    /// Reads until that has come.
-    async fn until(&mut self, text: &str) {
+    /// Reads until the response contains `text`.
+    async fn read_until(&mut self, text: &str) {
         while !self.text.contains(text) {
-            assert!(self.more().await, "{text:?} never came: {}", self.text);
+            assert!(
+                self.read_chunk().await,
+                "{text:?} is missing in the response: {}",
+                self.text
+            );
         }
     }
 
-    async fn all(mut self) -> String {
-        while self.more().await {}
+    async fn read_all(mut self) -> String {
+        while self.read_chunk().await {}
         self.text
     }
 
     async fn head(self) -> (u16, String, Value) {
-        let text = self.all().await;
+        let text = self.read_all().await;
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         (
             status,
             head.to_owned(),
-            serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {text}")),
+            serde_json::from_str(body).unwrap_or_else(|_| panic!("the body is not JSON: {text}")),
         )
     }
 
@@ -351,7 +356,7 @@ impl Reply {
         (status, body)
     }
 
-    /// The text of a completion.
+    /// Returns the text of a completion.
     async fn answer(self) -> String {
         let (status, body) = self.json().await;
         assert_eq!(status, 200, "{body}");
@@ -361,16 +366,16 @@ impl Reply {
             .to_owned()
     }
 
-    /// The events of a stream.
+    /// Returns the events of a stream.
     async fn events(self) -> Vec<Value> {
-        let text = self.all().await;
+        let text = self.read_all().await;
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into()))
             .collect()
     }
 }
 
-/// The text of streamed chunks.
+/// Returns the text of streamed chunks.
 fn content(chunks: &[Value]) -> String {
     chunks
         .iter()

@@ -1,62 +1,67 @@
-//! Answers as they are made.
+//! Streamed answers.
 
 use serde_json::{Value, json};
 
-use super::{Door, assistant, content, stream, user};
+use super::{OpenAiServer, assistant, content, stream, user};
 
 #[tokio::test]
-async fn text_comes_before_the_model_has_said_all() {
-    let door = Door::open().await;
-    let mut reply = door.post("chat/completions", &stream("hold on"), &[]).await;
-    reply.until("\"content\":\"1: \"").await;
-    door.model.go_on.add_permits(1);
+async fn text_is_streamed_before_the_model_finishes() {
+    let server = OpenAiServer::start().await;
+    let mut reply = server
+        .post("chat/completions", &stream("hold on"), &[])
+        .await;
+    reply.read_until("\"content\":\"1: \"").await;
+    server.model.resume.add_permits(1);
     let chunks = reply.events().await;
     assert_eq!(content(&chunks), "1: hold on");
     assert_eq!(chunks.last().unwrap(), "[DONE]");
 }
 
 #[tokio::test]
-async fn with_and_without_a_stream_the_answer_is_the_same() {
-    let door = Door::open().await;
+async fn streamed_and_whole_answers_are_equal() {
+    let server = OpenAiServer::start().await;
     let streamed = content(
-        &door
+        &server
             .post("chat/completions", &stream("shout"), &[])
             .await
             .events()
             .await,
     );
-    let whole = door.chat(json!([user("shout")])).await.answer().await;
+    let whole = server.chat(json!([user("shout")])).await.answer().await;
     assert_eq!(
         (&*streamed, &*whole),
         ("One moment.\n\n1: shout", "One moment.\n\n1: shout")
     );
-    // Either goes on.
+    // Both conversations can be continued.
     for _ in 0..2 {
-        door.chat(json!([user("shout"), assistant(&whole), user("bye")]))
+        server
+            .chat(json!([user("shout"), assistant(&whole), user("bye")]))
             .await
             .answer()
             .await;
     }
-    assert_eq!(door.conversations().await.len(), 3);
+    assert_eq!(server.conversations().await.len(), 3);
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_without_its_client_and_so_does_the_conversation() {
-    let door = Door::open().await;
-    let mut reply = door.post("chat/completions", &stream("hold on"), &[]).await;
-    reply.until("1: ").await;
+async fn a_turn_continues_after_its_client_disconnects() {
+    let server = OpenAiServer::start().await;
+    let mut reply = server
+        .post("chat/completions", &stream("hold on"), &[])
+        .await;
+    reply.read_until("1: ").await;
     drop(reply);
-    // A retry gets the answer from its beginning, as soon as the server notices the broken connection.
-    let again = door
+    // A retry receives the whole answer as soon as the server notices the broken connection.
+    let again = server
         .post(
             "chat/completions",
             &stream("hold on"),
             &[("x-stainless-retry-count", "1")],
         )
         .await;
-    door.model.go_on.add_permits(1);
+    server.model.resume.add_permits(1);
     assert_eq!(content(&again.events().await), "1: hold on");
-    let answer = door
+    let answer = server
         .chat(json!([
             user("hold on"),
             assistant("1: hold on"),
@@ -66,22 +71,25 @@ async fn a_turn_goes_on_without_its_client_and_so_does_the_conversation() {
         .answer()
         .await;
     assert_eq!(answer, "2: bye");
-    assert_eq!((door.conversations().await.len(), door.asked()), (1, 2));
+    assert_eq!(
+        (server.conversations().await.len(), server.model_calls()),
+        (1, 2)
+    );
 }
 
 #[tokio::test]
-async fn who_joins_in_the_middle_reads_from_the_beginning() {
-    let door = Door::open().await;
+async fn a_late_subscriber_receives_the_answer_from_the_beginning() {
+    let server = OpenAiServer::start().await;
     let key = [("idempotency-key", "k")];
-    let mut first = door
+    let mut first = server
         .post("chat/completions", &stream("hold, shout"), &key)
         .await;
-    first.until("\\n\\n1: ").await;
-    let mut second = door
+    first.read_until("\\n\\n1: ").await;
+    let mut second = server
         .post("chat/completions", &stream("hold, shout"), &key)
         .await;
-    second.until("\\n\\n1: ").await;
-    door.model.go_on.add_permits(1);
+    second.read_until("\\n\\n1: ").await;
+    server.model.resume.add_permits(1);
     for reply in [first, second] {
         assert_eq!(
             content(&reply.events().await),
@@ -91,10 +99,10 @@ async fn who_joins_in_the_middle_reads_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn a_response_has_its_events_in_order() {
-    let door = Door::open().await;
+async fn response_events_are_in_order() {
+    let server = OpenAiServer::start().await;
     let body = json!({"model": "a", "input": "shout", "stream": true});
-    let events = door.post("responses", &body, &[]).await.events().await;
+    let events = server.post("responses", &body, &[]).await.events().await;
     let numbers: Vec<_> = events
         .iter()
         .map(|event| event["sequence_number"].as_u64().unwrap())
@@ -113,14 +121,14 @@ async fn a_response_has_its_events_in_order() {
         "response.content_part.done",
         "response.output_item.done",
     ];
-    let wanted = [
+    let expected = [
         &["response.created", "response.in_progress"],
         &step[..],
         &step,
         &["response.completed"],
     ]
     .concat();
-    assert_eq!(kinds, wanted);
+    assert_eq!(kinds, expected);
     let of_item = |index: u64, kind: &str| -> Vec<&Value> {
         events
             .iter()
@@ -129,11 +137,11 @@ async fn a_response_has_its_events_in_order() {
     };
     for (index, text) in ["One moment.", "1: shout"].into_iter().enumerate() {
         let deltas = of_item(index as u64, "response.output_text.delta");
-        let said: String = deltas
+        let text_of_deltas: String = deltas
             .iter()
             .map(|event| event["delta"].as_str().unwrap())
             .collect();
-        assert_eq!(said, text);
+        assert_eq!(text_of_deltas, text);
         assert_eq!(
             of_item(index as u64, "response.output_text.done")[0]["text"],
             text
@@ -148,9 +156,9 @@ async fn a_response_has_its_events_in_order() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_ends_its_stream() {
-    let door = Door::open().await;
-    let chunks = door
+async fn a_failed_turn_ends_its_stream_with_an_error() {
+    let server = OpenAiServer::start().await;
+    let chunks = server
         .post("chat/completions", &stream("fail"), &[])
         .await
         .events()
@@ -158,16 +166,16 @@ async fn a_turn_that_fails_ends_its_stream() {
     let last = chunks.last().unwrap();
     assert_eq!(last["error"]["code"], "E_MODEL_STATUS", "{chunks:?}");
     let body = json!({"model": "a", "input": "fail", "stream": true});
-    let events = door.post("responses", &body, &[]).await.events().await;
+    let events = server.post("responses", &body, &[]).await.events().await;
     let last = &events.last().unwrap()["response"];
     assert_eq!(
         (&last["status"], &last["error"]["code"]),
         (&json!("failed"), &json!("server_error"))
     );
     let path = format!("responses/{}", last["id"].as_str().unwrap());
-    let told = door.request("GET", &path, "", &[]).await.json().await.1;
+    let retrieved = server.request("GET", &path, "", &[]).await.json().await.1;
     assert_eq!(
-        (&told["status"], &told["error"]),
+        (&retrieved["status"], &retrieved["error"]),
         (&last["status"], &last["error"])
     );
 }

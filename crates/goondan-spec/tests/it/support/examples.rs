@@ -5,7 +5,7 @@ use goondan_spec::{Kind, MemoryFiles};
 
 use super::files;
 
-/// The example of a kind: one or more documents that use every field.
+/// Returns the example of a kind: one or more documents that use every field.
 pub(crate) fn example(kind: Kind) -> &'static str {
     match kind {
         Kind::Model => include_str!("../examples/model.yaml"),
@@ -19,9 +19,9 @@ pub(crate) fn example(kind: Kind) -> &'static str {
     }
 }
 
-/// The project, with the files that its resources name.
+/// Returns the project of all examples, with the files that its resources reference.
 pub(crate) fn project() -> MemoryFiles {
-    // A Package has to be the first document.
+    // A Package must be the first document.
     let mut kinds = Kind::ALL;
     kinds.rotate_right(1);
     files(&[("goondan.yaml", &kinds.map(example).join("---\n"))])
@@ -51,7 +51,7 @@ pub(crate) fn project() -> MemoryFiles {
         .file("/p/goondan.lock.yaml", lock())
 }
 
-/// The package that the example of a Package depends on.
+/// The dependency of the example Package.
 const TOOLS: &str = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
 
 fn lock() -> String {

@@ -2,31 +2,31 @@
 
 use serde_json::Value;
 
-/// A field that a person may write.
+/// A field of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Field {
-    /// Where it is, such as `spec.tools[].ref` or `spec.events[].properties.<name>.type`.
+    /// Path, such as `spec.tools[].ref` or `spec.events[].properties.<name>.type`.
     pub(crate) path: String,
-    /// Its type in a few words.
+    /// Type in a few words.
     pub(crate) kind: String,
-    /// Whether the map around it must have it.
+    /// True if the containing map must have the field.
     pub(crate) required: bool,
-    /// What holds without it, where that is a value.
+    /// Default value; `None` if there is none.
     pub(crate) default: Option<Value>,
-    /// What it does.
+    /// Description.
     pub(crate) text: String,
-    /// Its values with their descriptions, where there are only some.
+    /// Values of an enumeration with their descriptions; empty for other types.
     pub(crate) values: Vec<(String, String)>,
 }
 
-/// Definitions that have a section of their own, with the words that lead there.
+/// Definitions with their own section, and the Markdown link to it.
 const LINKED: [(&str, &str); 3] = [
     ("#/$defs/ObjectRef", "[reference](#references)"),
     ("#/$defs/ValueSource", "[value source](#value-sources)"),
     ("#/$defs/Kind", "kind"),
 ];
 
-/// The fields of the map `schema`, those inside of other fields included. `root` holds the
+/// Returns the fields of the map `schema`, including nested fields. `root` contains the
 /// definitions.
 pub(crate) fn fields(root: &Value, schema: &Value, path: &str) -> Vec<Field> {
     let mut all = Vec::new();
@@ -34,21 +34,21 @@ pub(crate) fn fields(root: &Value, schema: &Value, path: &str) -> Vec<Field> {
     all
 }
 
-/// The fields of all maps that `schema` may be.
+/// Returns the fields of all alternatives of `schema`.
 pub(crate) fn fields_inside(root: &Value, schema: &Value) -> Vec<Field> {
     let mut all = Vec::new();
     add_inner(root, schema, "", &mut all);
     all
 }
 
-/// Adds the fields of a map that has one of several forms: none of them has to be there.
+/// Adds the fields of a map with several alternative forms. These fields are not required.
 fn add_forms(root: &Value, forms: &[&Value], path: &str, all: &mut Vec<Field>) {
     let from = all.len();
     forms.iter().for_each(|form| add_map(root, form, path, all));
-    let of_the_forms = all[from..]
+    let form_fields = all[from..]
         .iter_mut()
         .filter(|field| is_directly_in(path, &field.path));
-    of_the_forms.for_each(|field| field.required = false);
+    form_fields.for_each(|field| field.required = false);
 }
 
 fn is_directly_in(map: &str, path: &str) -> bool {
@@ -87,27 +87,27 @@ fn add_map(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
     }
 }
 
-/// Adds what stands inside of a field.
+/// Adds the nested fields of a field.
 fn add_inner(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
     let forms: Vec<&Value> = alternatives(root, schema)
         .into_iter()
-        .filter(|one| link(one).is_none())
+        .filter(|form| link(form).is_none())
         .collect();
     if forms.len() > 1 && forms.iter().all(|form| form["properties"].is_object()) {
         return add_forms(root, &forms, path, all);
     }
-    for one in forms {
-        if one["items"].is_object() {
-            add_inner(root, &one["items"], &format!("{path}[]"), all);
-        } else if one["additionalProperties"].is_object() {
+    for form in forms {
+        if form["items"].is_object() {
+            add_inner(root, &form["items"], &format!("{path}[]"), all);
+        } else if form["additionalProperties"].is_object() {
             add_inner(
                 root,
-                &one["additionalProperties"],
+                &form["additionalProperties"],
                 &format!("{path}.<name>"),
                 all,
             );
         } else {
-            add_map(root, one, path, all);
+            add_map(root, form, path, all);
         }
     }
 }
@@ -144,7 +144,7 @@ fn alternatives<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
 
 fn definition<'s>(root: &'s Value, reference: &str) -> &'s Value {
     root.pointer(reference.trim_start_matches('#'))
-        .unwrap_or_else(|| panic!("{reference} is not there"))
+        .unwrap_or_else(|| panic!("{reference} does not exist"))
 }
 
 fn link(schema: &Value) -> Option<&'static str> {
@@ -155,7 +155,7 @@ fn link(schema: &Value) -> Option<&'static str> {
         .map(|(_, words)| *words)
 }
 
-/// The type in words.
+/// Returns the type in words.
 fn kind(root: &Value, schema: &Value) -> String {
     let mut kinds: Vec<String> = Vec::new();
     for one in alternatives(root, schema) {
@@ -197,7 +197,7 @@ fn kind_of_one(root: &Value, schema: &Value) -> String {
     }
 }
 
-/// The type beside null, which is what an optional field may be as well.
+/// Returns the type; for optional fields, the type other than null.
 fn type_name(schema: &Value) -> &str {
     match &schema["type"] {
         Value::Array(names) => names
@@ -209,7 +209,7 @@ fn type_name(schema: &Value) -> &str {
     }
 }
 
-/// The values of an enumeration with what they mean, also of those that a list holds.
+/// Returns the values of an enumeration, or of a list of an enumeration, with their descriptions.
 fn values(root: &Value, schema: &Value) -> Vec<(String, String)> {
     let [one] = alternatives(root, schema)[..] else {
         return Vec::new();

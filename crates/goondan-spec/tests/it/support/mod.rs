@@ -12,8 +12,8 @@ use goondan_spec::kinds::{
 use goondan_spec::{BasePackage, LoadInput, LoadResult, MemoryFiles, load};
 use serde_json::json;
 
-/// A Model, an Agent and a Swarm that are right; tests add to them.
-pub(crate) const SOUND: &str = "apiVersion: goondan.ai/v1
+/// A valid Model, Agent and Swarm; tests add to them.
+pub(crate) const VALID_PROJECT: &str = "apiVersion: goondan.ai/v1
 kind: Model
 metadata: {name: m}
 spec: {provider: scripted, model: any}
@@ -29,7 +29,7 @@ metadata: {name: default}
 spec: {entryAgent: Agent/assistant, agents: [{ref: Agent/assistant}]}
 ";
 
-/// Some built-in tools and an extension.
+/// Returns a base package with some tools, extensions and a connector.
 pub(crate) fn base() -> BasePackage {
     BasePackage {
         tools: vec![
@@ -61,7 +61,7 @@ pub(crate) fn base() -> BasePackage {
     }
 }
 
-/// A connector that answers, and knows who sends.
+/// Returns a connector that sends replies and identifies senders.
 fn connector() -> ConnectorManifest {
     let is_number = |value: &str| {
         value
@@ -125,12 +125,12 @@ pub(crate) fn load_files(files: &MemoryFiles) -> LoadResult {
     })
 }
 
-/// Loads a bundle of these files.
+/// Loads a bundle with the given files.
 pub(crate) fn load_texts(texts: &[(&str, &str)]) -> LoadResult {
     load_files(&files(texts))
 }
 
-/// These files below `/p`.
+/// Returns the given files below `/p`.
 pub(crate) fn files(texts: &[(&str, &str)]) -> MemoryFiles {
     texts
         .iter()
@@ -139,7 +139,7 @@ pub(crate) fn files(texts: &[(&str, &str)]) -> MemoryFiles {
         })
 }
 
-/// The diagnostics in one line each: `CODE file:line field`.
+/// Returns one line per diagnostic: `CODE file:line field`.
 pub(crate) fn found(loaded: &LoadResult) -> Vec<String> {
     let line = |found: &goondan_spec::Diagnostic| {
         let place = found

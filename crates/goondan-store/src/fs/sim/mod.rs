@@ -1,13 +1,10 @@
-//! An in-memory file system for tests. It can be killed, lose power, run full and fail to sync at
-//! any point.
+//! An in-memory file system for tests. It can simulate a kill, a power failure, a full disk and
+//! failed syncs at any point.
 //!
-//! For each file and directory it records the durable contents and the cached contents. A *kill*
-//! keeps both. A *power failure* keeps synced data, and any part of the unsynced data may survive.
+//! For each file and directory it stores the durable contents and the cached contents. A *kill*
+//! keeps both. A *power failure* keeps synced data and possibly parts of the unsynced data.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "it is for tests, and a failed test may panic"
-)]
+#![allow(clippy::unwrap_used, reason = "test support: a failed test may panic")]
 
 mod torn_writes;
 
@@ -21,8 +18,8 @@ use std::time::{Duration, Instant};
 use super::{DataFile, FileSystem, OpenedDataFile};
 use torn_writes::{SeededRandom, contents_after_power_loss};
 
-/// The file system as one process sees it. After a kill or a power failure the next process gets a
-/// new handle. Old handles can no longer change anything.
+/// A handle of one process on the file system. After a kill or a power failure the next process
+/// gets a new handle, and old handles can no longer change files.
 #[derive(Clone)]
 pub struct SimFs {
     state: Arc<Mutex<SimState>>,
@@ -33,13 +30,13 @@ pub struct SimFs {
 struct SimState {
     files: Vec<SimFileContents>,
     folders: Vec<SimDirectory>,
-    /// Number of changes until the process dies.
-    left: Option<u64>,
-    /// Number of the running process; dead processes have smaller numbers.
+    /// Number of changes until the process is killed; `None` for no limit.
+    changes_left: Option<u64>,
+    /// Number of the running process; killed processes have smaller numbers.
     process: u32,
-    /// Number of bytes that still fit.
-    room: Option<usize>,
-    /// Number of file syncs that succeed, and of those after them that fail.
+    /// Number of free bytes; `None` for no limit.
+    free_space: Option<usize>,
+    /// Number of file syncs that succeed, and number of the next file syncs that fail.
     failing_syncs: (u32, u32),
     /// Path of a file that can't be read.
     unreadable: Option<PathBuf>,
@@ -79,14 +76,17 @@ enum SimNode {
 const ROOT_FOLDER: usize = 0;
 
 impl SimFs {
-    #[allow(clippy::new_without_default, reason = "a disk is made on purpose")]
+    #[allow(
+        clippy::new_without_default,
+        reason = "tests create each file system explicitly"
+    )]
     pub fn new() -> Self {
         let state = SimState {
             files: Vec::new(),
             folders: vec![SimDirectory::default()],
-            left: None,
+            changes_left: None,
             process: 0,
-            room: None,
+            free_space: None,
             failing_syncs: (0, 0),
             unreadable: None,
             is_slow: false,
@@ -112,20 +112,19 @@ impl SimFs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state, or fails if this process is dead.
+    /// Returns the state, or fails if this process was killed.
     fn live_state(&self) -> io::Result<MutexGuard<'_, SimState>> {
         let state = self.state();
         if self.process == state.process {
             Ok(state)
         } else {
-            Err(io::Error::other("the process is dead"))
+            Err(io::Error::other("the process was killed"))
         }
     }
 
-    /// Lets the process make `changes` more changes, and kills it in the middle of the one after
-    /// them.
-    pub fn die_after(&self, changes: u64) {
-        self.state().left = Some(changes);
+    /// Allows `changes` more changes, and kills the process in the middle of the next change.
+    pub fn kill_after(&self, changes: u64) {
+        self.state().changes_left = Some(changes);
     }
 
     pub fn is_dead(&self) -> bool {
@@ -143,8 +142,8 @@ impl SimFs {
     }
 
     /// Limits the free space to `bytes`.
-    pub fn leave_room(&self, bytes: Option<usize>) {
-        self.state().room = bytes;
+    pub fn limit_free_space(&self, bytes: Option<usize>) {
+        self.state().free_space = bytes;
     }
 
     /// Makes the next `count` file syncs fail.
@@ -152,25 +151,25 @@ impl SimFs {
         self.fail_syncs_after(0, count);
     }
 
-    /// Lets `well` file syncs succeed, then makes `count` fail.
-    pub fn fail_syncs_after(&self, well: u32, count: u32) {
-        self.state().failing_syncs = (well, count);
+    /// Lets `successes` file syncs succeed, then makes `count` file syncs fail.
+    pub fn fail_syncs_after(&self, successes: u32, count: u32) {
+        self.state().failing_syncs = (successes, count);
     }
 
-    /// Makes reads of a file fail; `None` repairs all files.
+    /// Makes reads of one file fail; with `None`, no reads fail.
     pub fn fail_reads(&self, path: Option<&Path>) {
         self.state().unreadable = path.map(Path::to_owned);
     }
 
     /// Makes each file sync yield to other threads.
-    pub fn take_time(&self) {
+    pub fn yield_in_syncs(&self) {
         self.state().is_slow = true;
     }
 
     /// Kills this process if it is alive, and returns the file system of the next process.
     pub fn kill(&self) -> SimFs {
         let mut state = self.state();
-        state.left = None;
+        state.changes_left = None;
         state.process += 1;
         SimFs {
             state: Arc::clone(&self.state),
@@ -203,7 +202,7 @@ impl SimFs {
         next
     }
 
-    /// Returns the paths of the matching entries of a directory; none if it is missing.
+    /// Returns the paths of the matching entries of a directory; empty if the directory is missing.
     fn entries(&self, path: &Path, matches: fn(&SimNode) -> bool) -> io::Result<Vec<PathBuf>> {
         let state = self.live_state()?;
         let Ok(folder) = state.find_directory(path) else {
@@ -241,11 +240,11 @@ impl SimState {
     /// Counts a change, which may kill the process.
     fn count_change(&mut self) -> io::Result<()> {
         self.changes += 1;
-        match &mut self.left {
+        match &mut self.changes_left {
             Some(0) => {
-                self.left = None;
+                self.changes_left = None;
                 self.process += 1;
-                Err(io::Error::other("the process died"))
+                Err(io::Error::other("the process is killed"))
             }
             Some(left) => {
                 *left -= 1;
@@ -255,7 +254,7 @@ impl SimState {
         }
     }
 
-    /// Returns the node at a path; `None` if nothing is there.
+    /// Returns the node at a path; `None` if the path does not exist.
     fn find(&self, path: &Path) -> Option<SimNode> {
         let mut node = SimNode::Folder(ROOT_FOLDER);
         for name in names(path) {
@@ -314,7 +313,7 @@ impl SimState {
         Ok(new)
     }
 
-    /// Removes a directory with its content.
+    /// Removes the contents of a directory.
     fn remove(&mut self, folder: usize) -> io::Result<()> {
         for (name, node) in self.folders[folder].now.clone() {
             if let SimNode::Folder(inner) = node {
@@ -327,22 +326,24 @@ impl SimState {
         Ok(())
     }
 
-    /// Writes bytes at an offset. If the process dies or the disk is full, only a part is written.
+    /// Writes bytes at an offset. Writes only a part if the process is killed or the disk is full.
     fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
         let changed = self.count_change();
         self.traffic += bytes.len();
         let written = match &changed {
-            Ok(()) => self.room.map_or(bytes.len(), |room| room.min(bytes.len())),
-            // The process died in the middle of this write, so only half is written.
+            Ok(()) => self
+                .free_space
+                .map_or(bytes.len(), |free| free.min(bytes.len())),
+            // A kill in the middle of this write leaves half of the bytes.
             Err(_) => bytes.len() / 2,
         };
         self.files[file].modified = self.changes;
         let now = &mut self.files[file].now;
         now.resize(now.len().max(start + written), 0);
         now[start..start + written].copy_from_slice(&bytes[..written]);
-        if let Some(room) = &mut self.room {
-            *room -= written.min(*room);
+        if let Some(free) = &mut self.free_space {
+            *free -= written.min(*free);
         }
         changed?;
         if written < bytes.len() {
@@ -534,7 +535,7 @@ impl DataFile for SimFile {
                 *left -= 1;
                 return Err(io::Error::other("the disk failed"));
             }
-            (well, _) => *well -= 1,
+            (successes, _) => *successes -= 1,
         }
         let contents = &mut state.files[self.file];
         contents.on_disk.clone_from(&contents.now);

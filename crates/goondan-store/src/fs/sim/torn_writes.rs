@@ -5,16 +5,16 @@ use super::SimFileContents;
 /// Returns the contents of a file after a power failure.
 pub(super) fn contents_after_power_loss(
     contents: &SimFileContents,
-    chance: Option<&mut SeededRandom>,
+    random: Option<&mut SeededRandom>,
 ) -> Vec<u8> {
-    let Some(chance) = chance else {
+    let Some(random) = random else {
         return contents.on_disk.clone();
     };
-    match chance.number_below(4) {
+    match random.number_below(4) {
         0 => contents.now.clone(),
         1 if contents.now.starts_with(&contents.on_disk) => {
             let unsynced = contents.now.len() - contents.on_disk.len();
-            contents.now[..contents.on_disk.len() + chance.number_below(unsynced + 1)].to_vec()
+            contents.now[..contents.on_disk.len() + random.number_below(unsynced + 1)].to_vec()
         }
         2 if contents.now.len() > contents.on_disk.len()
             && contents.now.starts_with(&contents.on_disk) =>

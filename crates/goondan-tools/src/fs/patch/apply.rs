@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn hunks_change_their_places() {
+    fn hunks_change_the_matching_lines() {
         let text = "a\nb\nc\nd\n";
         assert_eq!(applied(text, "@@\n a\n-b\n+B\n c").unwrap(), "a\nB\nc\nd\n");
         assert_eq!(applied(text, " a\n+x\n@@\n-d").unwrap(), "a\nx\nb\nc\n");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_leads_to_the_right_place() {
+    fn hunk_headers_and_end_markers_select_among_equal_matches() {
         let text = "fn one() {\n  x\n}\nfn two() {\n  x\n}\n";
         assert_eq!(
             applied(text, "@@ fn two() {\n-  x\n+  y").unwrap(),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_and_line_ends_of_the_file_stay() {
+    fn patching_preserves_whitespace_and_line_endings() {
         assert_eq!(
             applied("a  \r\nb\r\n", "@@\n a\n-b\n+c").unwrap(),
             "a  \r\nc\r\n"
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_which_lines() {
+    fn a_hunk_that_does_not_match_names_the_missing_lines() {
         assert!(
             applied("a\n", "@@\n-b")
                 .unwrap_err()
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hunk_that_fits_twice_is_refused_without_a_hint() {
+    fn an_ambiguous_hunk_requires_a_line_hint_or_anchor() {
         let text = "x\ny\nx\nz\n";
         assert!(
             applied(text, "@@\n-x\n+1")
@@ -340,7 +340,7 @@ mod tests {
     proptest! {
         /// A patch made from two texts converts the first to the second.
         #[test]
-        fn a_whole_file_hunk_gives_the_new_text(old in "([abc]\n){1,6}", new in "([abcx]\n){1,6}") {
+        fn a_whole_file_hunk_produces_the_new_text(old in "([abc]\n){1,6}", new in "([abcx]\n){1,6}") {
             let diff = similar::TextDiff::from_lines(&old, &new);
             let hunk: String = diff.iter_all_changes().map(|change| format!("{}{}", change.tag(), change.value())).collect();
             prop_assert_eq!(applied(&old, &format!("@@\n{}", hunk.trim_end_matches('\n'))).unwrap(), new);
@@ -348,7 +348,7 @@ mod tests {
 
         /// A patch of several hunks with little context finds all places in a long file.
         #[test]
-        fn hunks_with_context_find_their_places(
+        fn hunks_with_little_context_apply_in_a_long_file(
             changes in proptest::collection::vec((0usize..60, 0u8..3), 1..8),
         ) {
             let old: Vec<String> = (0..60).map(|number| format!("line {number}\n")).collect();

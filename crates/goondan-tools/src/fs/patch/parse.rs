@@ -262,13 +262,13 @@ mod tests {
 
     use super::*;
 
-    fn problem(patch: &str) -> (usize, String) {
-        let problem = parse(patch).unwrap_err();
-        (problem.line, problem.message)
+    fn parse_error(patch: &str) -> (usize, String) {
+        let error = parse(patch).unwrap_err();
+        (error.line, error.message)
     }
 
     #[test]
-    fn every_kind_of_section_is_read() {
+    fn parse_accepts_every_section_kind() {
         let patch = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Update File: c\n*** Move \
             to: d\n@@ fn x() @@\n \
                      keep\n-old\n+new\n\n+more\n@@\n-end\n*** End of File\n\n*** Delete File: \
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_name_a_line_or_nothing() {
+    fn hunk_headers_parse_as_anchor_or_line_hint() {
         assert_eq!(anchor_of(" -1,3 +1,4 @@ fn x()"), None);
         assert_eq!(line_hint(" -12,3 +1,4 @@ fn x()"), Some(12));
         assert_eq!(line_hint(" -7 +7 @@"), Some(7));
@@ -331,43 +331,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
-        assert_eq!(problem("nothing").0, 1);
+    fn parse_errors_report_the_line() {
+        assert_eq!(parse_error("nothing").0, 1);
         assert!(
-            problem("*** Begin Patch\n*** Add File: a\n+x")
+            parse_error("*** Begin Patch\n*** Add File: a\n+x")
                 .1
                 .contains("End Patch")
         );
         assert!(
-            problem("*** Begin Patch\n*** End Patch")
+            parse_error("*** Begin Patch\n*** End Patch")
                 .1
                 .contains("nothing")
         );
         assert_eq!(
-            problem("*** Begin Patch\n*** Rename File: a\n*** End Patch").0,
+            parse_error("*** Begin Patch\n*** Rename File: a\n*** End Patch").0,
             2
         );
         assert_eq!(
-            problem("*** Begin Patch\n*** Add File: a\nx\n*** End Patch").0,
+            parse_error("*** Begin Patch\n*** Add File: a\nx\n*** End Patch").0,
             3
         );
         assert_eq!(
-            problem("*** Begin Patch\n*** Delete File:\n*** End Patch").0,
+            parse_error("*** Begin Patch\n*** Delete File:\n*** End Patch").0,
             2
         );
         assert_eq!(
-            problem("*** Begin Patch\n*** Update File: a\n*** End Patch").0,
+            parse_error("*** Begin Patch\n*** Update File: a\n*** End Patch").0,
             2
         );
         assert_eq!(
-            problem("*** Begin Patch\n*** Update File: a\n@@\n?\n*** End Patch").0,
+            parse_error("*** Begin Patch\n*** Update File: a\n@@\n?\n*** End Patch").0,
             4
         );
     }
 
     proptest! {
         #[test]
-        fn nothing_panics(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: \
+        fn parse_never_panics(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: \
             b|End of File)|@@.{0,3}|[ +-]?.{0,3}\n?)*") {
             let _ = parse(&patch);
         }

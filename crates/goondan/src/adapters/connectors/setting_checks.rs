@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_secret_of_a_webhook_is_a_key() {
+    fn a_webhook_secret_must_be_a_sufficiently_long_key() {
         assert_eq!(webhook_secret("abcdefghijklmnop"), Ok(()));
         for secret in [
             "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 
-const REST: &str = "
+const SWARM: &str = "
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: s}
@@ -15,28 +15,28 @@ fn project(model: &str, agent: &str, more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: m}}\nspec: {{{model}}}\n---\n\
-         apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: Model/m}}, {agent}}}\n---{REST}{more}"
+         apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: Model/m}}, {agent}}}\n---{SWARM}{more}"
     );
     std::fs::write(folder.path().join("goondan.yaml"), text).unwrap();
     std::fs::write(folder.path().join("script.yaml"), "default: {text: hi}\n").unwrap();
     folder
 }
 
-fn found(folder: &Path) -> Vec<String> {
+fn descriptions(folder: &Path) -> Vec<String> {
     let project = crate::load(folder);
     assert!(project.bundle.is_some(), "{:?}", project.diagnostics);
     requested_access(&project, &StateRoot(folder.join("state")))
         .into_iter()
-        .map(|want| want.what)
+        .map(|capability| capability.what)
         .collect()
 }
 
-fn of_agent(agent: &str) -> Vec<String> {
-    found(project(SCRIPTED, agent, "").path())
+fn agent_descriptions(agent: &str) -> Vec<String> {
+    descriptions(project(SCRIPTED, agent, "").path())
 }
 
 #[test]
-fn a_scripted_agent_with_tools_that_ask_wants_nothing() {
+fn an_agent_whose_tools_need_approval_requests_no_access() {
     for agent in [
         "tools: []",
         "tools: [{ref: Tool/bash}, {ref: Tool/http-fetch}, {ref: Tool/file-system}]",
@@ -45,12 +45,12 @@ fn a_scripted_agent_with_tools_that_ask_wants_nothing() {
         "tools: [{ref: Tool/bash}], permissions: {default: allow, rules: [{tool: 'bash__*', action: deny}]}",
         "tools: [{ref: Tool/file-system}], workdir: project",
     ] {
-        assert_eq!(of_agent(agent), Vec::<String>::new(), "{agent}");
+        assert_eq!(agent_descriptions(agent), Vec::<String>::new(), "{agent}");
     }
 }
 
 #[test]
-fn what_a_policy_may_allow_is_wanted() {
+fn access_that_a_policy_can_allow_is_requested() {
     for (agent, what) in [
         (
             "tools: [{ref: Tool/bash, exports: [exec]}], permissions: {default: allow}",
@@ -81,10 +81,10 @@ fn what_a_policy_may_allow_is_wanted() {
             "use the network",
         ),
     ] {
-        let wants = of_agent(agent);
+        let requested = agent_descriptions(agent);
         assert!(
-            matches!(wants.as_slice(), [one] if one.contains(what)),
-            "{agent}: {wants:?}"
+            matches!(requested.as_slice(), [description] if description.contains(what)),
+            "{agent}: {requested:?}"
         );
     }
 }
@@ -93,7 +93,7 @@ const BASH: &str = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash
 
 /// A project cannot change the behavior of a built-in tool.
 #[test]
-fn a_tool_that_states_less_wants_the_same() {
+fn a_tool_with_an_incomplete_declaration_requests_the_same_access() {
     for (export, agent) in [
         // The pattern is about a command line, even if the Tool does not declare it.
         (
@@ -111,33 +111,33 @@ fn a_tool_that_states_less_wants_the_same() {
         ),
     ] {
         let folder = project(SCRIPTED, agent, &BASH.replace("EXPORT", export));
-        let wants = found(folder.path());
+        let requested = descriptions(folder.path());
         assert!(
-            matches!(wants.as_slice(), [one] if one.contains("run programs")),
-            "{export}: {wants:?}"
+            matches!(requested.as_slice(), [description] if description.contains("run programs")),
+            "{export}: {requested:?}"
         );
     }
 }
 
 #[test]
-fn a_pattern_with_the_network_is_wanted() {
+fn a_command_pattern_with_network_access_is_requested() {
     let rules = "[{permission: network, action: allow}, {tool: 'bash__*', args: {command: 'git *'}, action: allow}]";
-    let wants = of_agent(&format!(
+    let requested = agent_descriptions(&format!(
         "tools: [{{ref: Tool/bash}}], permissions: {{rules: {rules}}}"
     ));
     assert!(
-        matches!(wants.as_slice(), [one] if one.contains("run programs")),
-        "{wants:?}"
+        matches!(requested.as_slice(), [description] if description.contains("run programs")),
+        "{requested:?}"
     );
 }
 
 #[test]
-fn connections_are_wanted_with_whom_they_ask_and_what_they_hand_over() {
+fn connections_are_requested_with_approvers_and_passed_variables() {
     let connection = |connector: &str, more: &str| {
         let text = format!(
             "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec: {{connectorRef: Connector/{connector}{more}}}\n"
         );
-        found(project(SCRIPTED, "tools: []", &text).path())
+        descriptions(project(SCRIPTED, "tools: []", &text).path())
     };
     let approvers =
         ", secrets: {botToken: {value: '1:a'}}, allow: {senders: ['6'], approvers: ['6']}";
@@ -160,15 +160,21 @@ fn connections_are_wanted_with_whom_they_ask_and_what_they_hand_over() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_runs_in_a_sandbox_is_not_wanted() {
+fn sandboxed_commands_are_not_requested() {
     let agent = "tools: [{ref: Tool/bash}], permissions: {rules: [{tool: 'bash__*', args: {command: 'git *'}, action: allow}]}";
-    assert_eq!(of_agent(agent).is_empty(), goondan_tools::has_sandbox());
-    // In the project it could write files that the user's git executes.
-    assert_eq!(of_agent(&format!("{agent}, workdir: project")).len(), 1);
+    assert_eq!(
+        agent_descriptions(agent).is_empty(),
+        goondan_tools::has_sandbox()
+    );
+    // In the project, a command could write files that the user's git executes.
+    assert_eq!(
+        agent_descriptions(&format!("{agent}, workdir: project")).len(),
+        1
+    );
 }
 
 #[test]
-fn a_folder_outside_of_the_project_is_wanted() {
+fn a_working_directory_outside_the_project_is_requested() {
     let repository = project(SCRIPTED, "tools: [], workdir: repository", "");
     let inner = repository.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
@@ -176,22 +182,22 @@ fn a_folder_outside_of_the_project_is_wanted() {
         std::fs::rename(repository.path().join(file), inner.join(file)).unwrap();
     }
     std::fs::create_dir(repository.path().join(".git")).unwrap();
-    let place = repository.path().canonicalize().unwrap();
+    let top = repository.path().canonicalize().unwrap();
     let expected = format!(
         "lets Agent/a work in {}, which contains more than the project directory",
-        place.display()
+        top.display()
     );
-    assert_eq!(found(&inner), [expected]);
+    assert_eq!(descriptions(&inner), [expected]);
     std::fs::create_dir(inner.join(".git")).unwrap();
     assert_eq!(
-        found(&inner),
+        descriptions(&inner),
         Vec::<String>::new(),
-        "it is the repository itself"
+        "the project is its own repository"
     );
 }
 
 #[test]
-fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
+fn instruction_files_outside_the_project_are_requested() {
     let agent = "tools: [], workdir: project, prompt: {instructions: [AGENTS.md]}";
     let repository = project(SCRIPTED, agent, "");
     let inner = repository.path().join("inner");
@@ -202,14 +208,14 @@ fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
     std::fs::create_dir(repository.path().join(".git")).unwrap();
     std::fs::write(inner.join("AGENTS.md"), "Be good.").unwrap();
     assert_eq!(
-        found(&inner),
+        descriptions(&inner),
         Vec::<String>::new(),
-        "its own is a part of it"
+        "the instruction file is part of the project"
     );
     std::fs::write(repository.path().join("AGENTS.md"), "Be bad.").unwrap();
     let top = repository.path().canonicalize().unwrap();
     assert_eq!(
-        found(&inner),
+        descriptions(&inner),
         [format!(
             "makes Agent/a follow the instructions in {}",
             top.join("AGENTS.md").display()
@@ -226,67 +232,70 @@ fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
         .unwrap()
         .replace(", prompt: {instructions: [AGENTS.md]}", "");
     std::fs::write(inner.join("goondan.yaml"), text).unwrap();
-    assert_eq!(found(&inner), Vec::<String>::new());
+    assert_eq!(descriptions(&inner), Vec::<String>::new());
 }
 
 #[test]
-fn a_tool_that_understates_what_it_needs_is_told() {
+fn a_tool_that_declares_too_few_permissions_is_reported() {
     let folder = project(
         SCRIPTED,
         "tools: [{ref: Tool/bash}]",
         &BASH.replace("EXPORT", "{name: exec, permissions: [read]}"),
     );
-    let told = crate::load(folder.path()).diagnostics;
+    let diagnostics = crate::load(folder.path()).diagnostics;
     assert!(
-        told.iter()
-            .any(|one| one.message.contains("`exec` always requires `execute`")),
-        "{told:?}"
+        diagnostics.iter().any(|diagnostic| diagnostic
+            .message
+            .contains("`exec` always requires `execute`")),
+        "{diagnostics:?}"
     );
 }
 
 #[test]
-fn keys_that_go_where_the_project_says_are_wanted() {
-    let of = |model: &str| found(project(model, "tools: []", "").path());
+fn keys_that_a_project_sends_to_configured_targets_are_requested() {
+    let descriptions_of = |model: &str| descriptions(project(model, "tools: []", "").path());
     assert_eq!(
-        of("provider: anthropic, model: claude"),
+        descriptions_of("provider: anthropic, model: claude"),
         Vec::<String>::new()
     );
     assert_eq!(
-        of("provider: openai, model: x, apiKey: {valueFrom: {env: OPENAI_API_KEY}}"),
+        descriptions_of("provider: openai, model: x, apiKey: {valueFrom: {env: OPENAI_API_KEY}}"),
         Vec::<String>::new()
     );
     assert_eq!(
-        of("provider: ollama, model: x, endpoint: 'http://127.0.0.1:2375/x?'"),
+        descriptions_of("provider: ollama, model: x, endpoint: 'http://127.0.0.1:2375/x?'"),
         ["sends its conversations to http://127.0.0.1:2375/x?"]
     );
     assert_eq!(
-        of("provider: openai, model: x, apiKey: {value: sk-of-the-author}"),
+        descriptions_of("provider: openai, model: x, apiKey: {value: sk-of-the-author}"),
         ["sends its conversations to an account of the project at the provider `openai`"]
     );
     assert_eq!(
-        of("provider: openai, model: x, apiKey: {valueFrom: {env: AWS_SECRET_ACCESS_KEY}}"),
+        descriptions_of(
+            "provider: openai, model: x, apiKey: {valueFrom: {env: AWS_SECRET_ACCESS_KEY}}"
+        ),
         ["sends the value of AWS_SECRET_ACCESS_KEY to the provider `openai`"]
     );
     assert_eq!(
-        of(
+        descriptions_of(
             "provider: openai, model: x, options: {headers: {X-A: {valueFrom: {env: AWS_SECRET_ACCESS_KEY}}}}"
         ),
         ["passes the value of AWS_SECRET_ACCESS_KEY to Model/m"]
     );
     assert_eq!(
-        of(
+        descriptions_of(
             "provider: openai, model: x, options: {headers: {X-A: b}, body: {top_k: 4, tools: [{type: mcp}]}}"
         ),
         ["adds `tools: [{\"type\":\"mcp\"}]`, the header `X-A: b` to the requests to its provider"]
     );
     assert_eq!(
-        of(
+        descriptions_of(
             "provider: openai, model: x, endpoint: 'http://evil.example/v1', apiKey: {valueFrom: {env: GITHUB_TOKEN}}"
         ),
         ["sends its conversations to http://evil.example/v1, with the key in GITHUB_TOKEN"]
     );
     assert_eq!(
-        of(&format!(
+        descriptions_of(&format!(
             "{SCRIPTED}, apiKey: {{valueFrom: {{secretRef: {{ref: Secret/bank}}}}}}"
         )),
         ["passes the value of Secret/bank to Model/m"]
@@ -307,21 +316,21 @@ fn the_target_of_a_linked_directory_is_shown() {
             "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: files}}\n\
              spec: {{entry: 'builtin:file-system', config: {{roots: ['{path}']}}}}\n"
         );
-        let wants = found(project(SCRIPTED, "tools: [{ref: Tool/files}]", &tool).path());
+        let requested = descriptions(project(SCRIPTED, "tools: [{ref: Tool/files}]", &tool).path());
         let expected = format!("gives Tool/files access to the directory `{path}`{target}");
-        assert!(wants.contains(&expected), "{wants:?}");
+        assert!(requested.contains(&expected), "{requested:?}");
     }
 }
 
 #[test]
-fn settings_that_reach_further_are_wanted() {
+fn tool_settings_that_extend_access_are_requested() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: files}\nspec: {entry: 'builtin:file-system', config: {roots: ['~/.ssh']}}\n---\n\
                 apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: sh}\nspec: {entry: 'builtin:bash', config: {env: [GITHUB_TOKEN]}}\n---\n\
                 apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: chat}\nspec: {entry: 'builtin:messaging', config: {channels: {ops: {webhook: {url: {valueFrom: {env: HOOK}}}}}}}\n";
     let agent = "tools: [{ref: Tool/files}, {ref: Tool/sh}, {ref: Tool/chat}]";
-    let wants = found(project(SCRIPTED, agent, tool).path());
+    let requested = descriptions(project(SCRIPTED, agent, tool).path());
     assert_eq!(
-        wants,
+        requested,
         [
             "gives Tool/files access to the directory `~/.ssh`",
             "passes the value of GITHUB_TOKEN to Tool/sh",
@@ -331,17 +340,17 @@ fn settings_that_reach_further_are_wanted() {
 }
 
 #[test]
-fn files_with_variables_are_wanted() {
+fn env_files_are_requested() {
     let folder = project(SCRIPTED, "tools: []", "");
     std::fs::write(folder.path().join(".env"), "A=b\n").unwrap();
     let project = crate::load(folder.path());
-    let wants = requested_access(&project, &StateRoot(folder.path().join("state")));
-    let places: Vec<Option<String>> = wants.iter().map(RequestedCapability::place).collect();
-    assert_eq!(places, [Some(".env".to_owned())]);
+    let requested = requested_access(&project, &StateRoot(folder.path().join("state")));
+    let locations: Vec<Option<String>> = requested.iter().map(RequestedCapability::place).collect();
+    assert_eq!(locations, [Some(".env".to_owned())]);
 }
 
 #[test]
-fn a_key_that_others_use_is_wanted() {
+fn an_instance_key_of_an_existing_workspace_is_requested() {
     let folder = project(SCRIPTED, "tools: []", "");
     let manifest = folder.path().join("goondan.yaml");
     let text = std::fs::read_to_string(&manifest).unwrap();
@@ -350,16 +359,20 @@ fn a_key_that_others_use_is_wanted() {
         text.replace("spec: {entryAgent", "spec: {instanceKey: team, entryAgent"),
     )
     .unwrap();
-    assert_eq!(found(folder.path()).len(), 0, "nobody uses it yet");
+    assert_eq!(
+        descriptions(folder.path()).len(),
+        0,
+        "the workspace does not exist yet"
+    );
     std::fs::create_dir_all(folder.path().join("state/workspaces/team")).unwrap();
     assert_eq!(
-        found(folder.path()),
+        descriptions(folder.path()),
         ["continues the conversations in the workspace `team`, which it did not create"]
     );
 }
 
 #[test]
-fn a_sentence_is_one_line_and_hides_nothing() {
+fn a_description_is_one_line_with_escaped_control_characters() {
     assert_eq!(
         plain("make\u{1b}[2K\n\u{202e}live"),
         "make\\u{1b}[2K \\u{202e}live"

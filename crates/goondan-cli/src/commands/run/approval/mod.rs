@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_exact_words_answer_an_approval_request() {
         let offers = [ApprovalCoverage::Call, ApprovalCoverage::Program]
             .map(|covers| ApprovalOffer {
                 covers,

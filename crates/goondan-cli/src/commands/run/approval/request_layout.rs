@@ -251,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn the_call_comes_first_without_its_defaults() {
+    fn a_request_shows_the_call_first_without_default_arguments() {
         let arguments = json!({"command": "git push --force", "cwd": "/srv", "timeoutMs": 5});
         insta::assert_snapshot!("question", words(&request("main", arguments), SIZE));
     }
 
     #[test]
-    fn long_arguments_push_nothing_off_the_screen() {
+    fn long_arguments_are_truncated_to_fit_the_screen() {
         let script = (1..=40)
             .map(|number| format!("echo line {number}"))
             .collect::<Vec<_>>()
@@ -293,7 +293,7 @@ mod tests {
         assert!(rows.len() - begin < SIZE.rows);
         assert!(
             (0..50).all(|n| rows.contains(&format!("  │ a{n}: {n}").as_str())),
-            "all are shown, above"
+            "all arguments are shown above"
         );
     }
 }

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_from_what_is_said() {
+    fn chat_commands_are_distinguished_from_inputs() {
         assert_eq!(read("/usage "), ChatCommand::Usage);
         assert_eq!(read("/exit"), ChatCommand::Quit);
         assert_eq!(read("/export a b"), ChatCommand::Export(Some("a b")));
@@ -219,12 +219,12 @@ mod tests {
         let without = |name: &str| !matches!(read(name), ChatCommand::Unknown(_));
         assert!(
             command_names().all(|name| is_known(name) || without(name)),
-            "what help lists is a command"
+            "help lists only known commands"
         );
     }
 
     #[test]
-    fn what_is_unique_is_completed_and_what_is_not_is_listed() {
+    fn unique_commands_are_completed_and_ambiguous_commands_listed() {
         let agents = ["writer", "worker", "wörter"].map(str::to_owned);
         assert_eq!(complete("/us", &agents, &[]).more, "age ");
         let several = complete("/a", &agents, &[]);

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_move_and_delete_whole_letters() {
+    fn keys_move_over_and_delete_whole_characters() {
         assert_eq!(
             after(
                 "a👨\u{200d}👩\u{200d}👧e\u{301}",
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_inputs_come_back_and_what_was_typed_is_kept() {
+    fn arrow_keys_recall_earlier_inputs_and_keep_the_unsent_input() {
         let mut editor = LineEditor::with(vec!["one".to_owned(), "two".to_owned()]);
         text("dr").iter().for_each(|key| editor.press(key));
         let mut seen = Vec::new();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_no_wider_than_there_is_room_and_the_cursor_is_where_it_is() {
+    fn rows_fit_the_width_and_include_the_cursor_position() {
         let editor = typed(&text("日本語ab\n\u{202e}"));
         let (rows, cursor) = editor.rows(4);
         assert_eq!(
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_stays_one_input() {
+    fn pasted_lines_stay_one_input() {
         let pasted: String = (1..=200).map(|number| format!("line {number}\r")).collect();
         let editor = typed(&[KeyPress::Paste(pasted)]);
         assert_eq!(
@@ -456,7 +456,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_pressed_the_cursor_stands_in_the_text(
+        fn the_cursor_stays_inside_the_text_for_any_keys(
             keys in proptest::collection::vec(any_key(), 0..40), columns in 1_usize..20,
         ) {
             let editor = typed(&keys);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_files_are_attached_and_other_words_stay() {
+    fn mentioned_files_are_attached_and_other_words_stay_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         std::fs::write(path("a.txt"), "content").unwrap();

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_back_and_secrets_do_not() {
+    fn the_history_keeps_lines_and_omits_secrets() {
         let dir = tempfile::tempdir().unwrap();
         let redactor = SecretRedactor::new();
         redactor.add_secrets([Secret::new("hunter2-hunter2")]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_chats_at_the_same_time_keep_the_inputs_of_both() {
+    fn concurrent_chats_keep_the_inputs_of_both() {
         let dir = tempfile::tempdir().unwrap();
         let open = || InputHistory::in_file(Some(dir.path().join(HISTORY_FILE)));
         let mut first = open();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_kept() {
+    fn only_the_latest_inputs_are_kept() {
         let mut history = InputHistory::in_file(None);
         (0..MAX_HISTORY_INPUTS + 5).for_each(|number| history.remember(&number.to_string()));
         let kept = file_content(&history.lines, &SecretRedactor::new());

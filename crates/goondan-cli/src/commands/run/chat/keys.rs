@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_all_scripts_and_keys() {
+    fn letters_and_control_keys_are_decoded() {
         assert_eq!(
             keys("aä日🙂".as_bytes()),
             "aä日🙂".chars().map(KeyPress::Char).collect::<Vec<_>>()
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_is_one_thing_whatever_it_holds() {
+    fn pasted_text_with_control_characters_is_one_key_press() {
         let pasted = keys(b"x\x1b[200~one\rtwo\x1b[A\x03\x1b[201~y");
         assert_eq!(
             pasted,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn escape_is_what_nothing_follows() {
+    fn a_single_escape_byte_is_the_escape_key() {
         let mut decoder = KeyDecoder::default();
         assert_eq!(decoder.push(b"\x1b"), []);
         assert!(decoder.may_be_escape());
@@ -294,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(
+        fn decoding_is_independent_of_how_bytes_are_split(
             bytes in proptest::collection::vec(prop_oneof![
                 Just(0x1b_u8), Just(b'['), Just(b'~'), Just(b'2'), Just(b'0'), Just(b'1'), any::<u8>()
             ], 0..60),
@@ -308,7 +308,7 @@ mod tests {
         }
 
         #[test]
-        fn pasted_text_comes_back(text in "[^\u{1b}]{0,80}", piece in 1_usize..20) {
+        fn pasted_text_is_returned_unchanged(text in "[^\u{1b}]{0,80}", piece in 1_usize..20) {
             let bytes = format!("\u{1b}[200~{text}\u{1b}[201~");
             let mut decoder = KeyDecoder::default();
             let keys: Vec<KeyPress> = bytes.as_bytes().chunks(piece).flat_map(|piece| decoder.push(piece)).collect();

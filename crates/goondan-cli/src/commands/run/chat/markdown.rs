@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_of_markdown_is_drawn() {
+    fn basic_markdown_is_rendered() {
         let b = "\u{1b}[1m";
         let c = "\u{1b}[36m";
         let r = "\u{1b}[0m";
@@ -359,15 +359,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference_and_nothing_gets_through(
+        fn split_answers_render_equally_without_terminal_sequences(
             text in "[a|`*#\\-> \n\u{1b}\u{202e}\\\\~é🙂\\[2Jm]{0,60}", at in 0_usize..60,
         ) {
             let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
             let mut answer = StreamedAnswer::new(true, 40);
             let pieces = answer.push(&text[..at]) + &answer.push(&text[at..]) + &answer.end();
             prop_assert_eq!(&pieces, &rendered(&text));
-            prop_assert_eq!(&escape_terminal_text(&pieces), &pieces, "the wall finds nothing to \
-                do");
+            prop_assert_eq!(&escape_terminal_text(&pieces), &pieces, "nothing is left to escape");
             let plain = anstream::adapter::strip_str(&pieces).to_string();
             prop_assert!(plain.chars().all(|c| is_visible(c) || c == '\n'));
         }

@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_end_of_an_operation_is_described() {
+    fn a_finished_operation_is_described() {
         let sizes = json!({"messagesBefore": 8, "messagesAfter": 1, "tokensBefore": 900, "tokensAfter": 40});
         assert_eq!(
             operation_lines(&sizes),

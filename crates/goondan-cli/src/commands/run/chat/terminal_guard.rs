@@ -58,24 +58,24 @@ mod tests {
     use crate::output::StatusRows;
 
     /// Environment variable that makes [`panics`] panic.
-    const SWITCH: &str = "GDN_TEST_PANICS";
+    const PANIC_VARIABLE: &str = "GDN_TEST_PANICS";
 
     #[test]
-    fn a_panic_leaves_the_terminal_as_it_was() {
+    fn a_panic_restores_the_terminal_settings() {
         let pty = openpty(None, None).unwrap();
         let mut screen = File::from(pty.master);
         let terminal = File::from(pty.slave);
         let before = tcgetattr(&terminal).unwrap();
         let copy = || Stdio::from(terminal.try_clone().unwrap());
-        let mut itself = Command::new(std::env::current_exe().unwrap());
-        itself
+        let mut test_process = Command::new(std::env::current_exe().unwrap());
+        test_process
             .args([
                 "--exact",
                 "commands::run::chat::terminal_guard::tests::panics",
                 "--nocapture",
             ])
-            .env(SWITCH, "1");
-        let mut child = itself
+            .env(PANIC_VARIABLE, "1");
+        let mut child = test_process
             .stdin(copy())
             .stdout(copy())
             .stderr(copy())
@@ -89,27 +89,27 @@ mod tests {
             }
             String::from_utf8(seen).unwrap()
         });
-        assert!(!child.wait().unwrap().success(), "it panics");
+        assert!(!child.wait().unwrap().success(), "the test process panics");
         assert_eq!(tcgetattr(&terminal).unwrap(), before);
         drop(terminal);
-        drop(itself);
+        drop(test_process);
         let seen = reading.join().unwrap();
         let (_, raw) = seen.split_once("\u{1b}[?2004h").unwrap();
-        let (until, after) = raw.split_once("\u{1b}[?2004l").unwrap();
+        let (drawn, after) = raw.split_once("\u{1b}[?2004l").unwrap();
         assert!(
-            until.contains("a prompt") && until.contains("it breaks"),
+            drawn.contains("a prompt") && drawn.contains("it breaks"),
             "{seen:?}"
         );
         assert!(
-            until.ends_with("\u{1b}[?25h\u{1b}[?2026l") && !after.contains("a prompt"),
+            drawn.ends_with("\u{1b}[?25h\u{1b}[?2026l") && !after.contains("a prompt"),
             "{seen:?}"
         );
     }
 
     #[test]
     fn panics() {
-        if std::env::var_os(SWITCH).is_some() {
-            let _stage = TerminalGuard::enter().unwrap();
+        if std::env::var_os(PANIC_VARIABLE).is_some() {
+            let _guard = TerminalGuard::enter().unwrap();
             screen::set_status_rows(StatusRows {
                 rows: vec!["a prompt".to_owned()],
                 cursor: (0, 0),

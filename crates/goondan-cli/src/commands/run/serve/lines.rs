@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_may_name_agent_conversation_and_id() {
+    fn an_input_line_can_set_agent_conversation_and_id() {
         let line = parse(br#"{"input": "hi", "agent": "a", "instanceKey": "k", "id": 7}"#).unwrap();
         let expected = InputLine {
             input: "hi".to_owned(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_answer_an_approval() {
+    fn an_input_line_can_answer_an_approval_request() {
         let line = parse(br#"{"approval": "x", "answer": "always"}"#).unwrap();
         assert_eq!(
             line,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_says_what_is_wrong_and_keeps_its_id() {
+    fn an_invalid_line_is_reported_with_its_error_and_id() {
         let line_error = |line: &[u8]| parse(line).unwrap_err();
         assert!(line_error(b"{").message.starts_with("The line is not JSON"));
         assert!(
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_past_the_limit_is_skipped_and_the_next_one_read() {
+    fn an_oversized_line_is_skipped_and_the_next_line_is_read() {
         let mut input = io::Cursor::new(b"0123456789\nabc\nend".to_vec());
         assert!(next_line(&mut input, 5).unwrap().unwrap().is_err());
         assert_eq!(next_line(&mut input, 5).unwrap().unwrap().unwrap(), b"abc");

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_has_written_is_shown() {
+    fn program_output_is_shown_in_part() {
         let output = json!({"exitCode": 0, "signal": null, "stdout": "\none\ntwo\n", "stderr": "three\n", "cwd": "/"});
         assert_eq!(
             ended(12, output),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_counted_and_an_error_gives_its_reason() {
+    fn a_call_shows_its_changed_line_counts_or_its_error() {
         let metadata = json!({"added": 3, "removed": 1})
             .as_object()
             .unwrap()
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_stay_behind_their_bar() {
+    fn untrusted_output_stays_behind_the_gutter() {
         let hostile = format!(
             "{}\nerror[E]: x\u{1b}[2J\r{}",
             "a".repeat(100),

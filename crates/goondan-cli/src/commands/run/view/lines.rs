@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_says_whose_it_is() {
+    fn text_and_reasoning_events_name_their_agent_and_turn() {
         let instance = InstanceId::new("writer", "main");
         let event = SwarmEvent::Text {
             instance,

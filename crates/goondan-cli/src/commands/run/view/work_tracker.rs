@@ -333,9 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_is_told_with_its_time_without_that_of_a_question() {
+    fn the_latest_activity_excludes_time_spent_on_approval_requests() {
         let mut running = WorkTracker::default();
-        let told = |running: &WorkTracker, second| {
+        let latest_at = |running: &WorkTracker, second| {
             running
                 .latest(at(second))
                 .map(|(words, time)| (words.to_owned(), time.as_secs()))
@@ -346,17 +346,17 @@ mod tests {
         note("worker", 2, step("w"));
         note("worker", 4, called("w", "1", "bash__exec"));
         assert_eq!(
-            told(&running, 9),
+            latest_at(&running, 9),
             Some(("worker runs bash__exec".to_owned(), 5))
         );
         running.note(&event("worker", 9, approval("1", false)));
         assert_eq!(
-            told(&running, 100),
+            latest_at(&running, 100),
             Some(("boss runs agents__request".to_owned(), 99))
         );
         running.note(&event("worker", 109, approval("1", true)));
         assert_eq!(
-            told(&running, 110),
+            latest_at(&running, 110),
             Some(("worker runs bash__exec".to_owned(), 6))
         );
         let end = RuntimeEventKind::TurnFailed {
@@ -369,13 +369,13 @@ mod tests {
         };
         running.note(&event("worker", 111, end));
         assert_eq!(
-            told(&running, 112),
+            latest_at(&running, 112),
             Some(("boss runs agents__request".to_owned(), 111))
         );
     }
 
     #[test]
-    fn what_an_agent_waits_for_stands_below_it() {
+    fn called_agents_are_nested_below_the_waiting_call() {
         let mut running = WorkTracker::default();
         let traced = |agent: &str, span: &str, parent: Option<&str>, kind| {
             let mut event = event(agent, 0, kind);
@@ -417,7 +417,7 @@ mod tests {
                 (0, "boss runs bash__exec")
             ]
         );
-        // A span that is its own cause.
+        // Two spans that are parents of each other.
         running.note(&traced("x", "8", Some("9"), started("x")));
         running.note(&traced("x", "9", Some("8"), step("x")));
         assert!(running.tree(at(1)).len() <= 4);

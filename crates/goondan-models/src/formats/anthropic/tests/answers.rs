@@ -7,7 +7,7 @@ use super::events::{begin, block, call, input, message, text};
 use super::format;
 use crate::errors::ProviderError;
 use crate::formats::EventFraming;
-use crate::testing::{decode_pieces, decode_stream, messy_bodies};
+use crate::testing::{decode_pieces, decode_stream, equivalent_bodies};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
@@ -31,8 +31,8 @@ fn parts(events: &[Value]) -> Vec<MessagePart> {
     decoded(events).expect("an answer").parts
 }
 
-/// A whole answer: signed and encrypted thinking, a server-side tool, text, two calls, usage.
-fn whole_answer() -> Vec<Value> {
+/// A complete answer: signed and encrypted thinking, a server-side tool, text, two calls, usage.
+fn complete_answer() -> Vec<Value> {
     let thinking = [
         json!({"type": "thinking_delta", "thinking": "I "}),
         json!({"type": "thinking_delta", "thinking": "look. 🐝"}),
@@ -63,24 +63,24 @@ fn whole_answer() -> Vec<Value> {
 }
 
 #[test]
-fn a_whole_answer_keeps_everything() {
-    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+fn anthropic_decoder_keeps_every_part_of_an_answer() {
+    insta::assert_json_snapshot!(decoded(&complete_answer()).expect("an answer"));
 }
 
 proptest! {
     #[test]
-    fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
+    fn anthropic_decoding_does_not_depend_on_stream_framing(
+        pieces in equivalent_bodies(EventFraming::ServerSentEvents, body(&complete_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let format = format("anthropic", MODEL);
         let answer = decode_pieces(&*format, "anthropic", pieces).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 }
 
 #[test]
-fn event_lines_and_the_last_event_may_be_missing() {
+fn anthropic_event_names_and_message_stop_are_optional() {
     let events = message(&[text(0, &["A whole answer."])], "end_turn");
     let bare: String = events
         .iter()
@@ -100,7 +100,7 @@ fn event_lines_and_the_last_event_may_be_missing() {
 }
 
 #[test]
-fn the_input_of_a_call_comes_in_any_way() {
+fn anthropic_call_input_is_read_from_start_and_deltas() {
     let expected = [MessagePart::ToolCall(ToolCall::new(
         "a",
         "t__x",
@@ -146,7 +146,7 @@ fn the_input_of_a_call_comes_in_any_way() {
 }
 
 #[test]
-fn blocks_keep_apart_without_indexes_or_with_the_same() {
+fn anthropic_blocks_with_equal_or_missing_indexes_stay_separate() {
     let whole = message(
         &[
             text(0, &["a"]),
@@ -170,7 +170,7 @@ fn blocks_keep_apart_without_indexes_or_with_the_same() {
 }
 
 #[test]
-fn unknown_blocks_come_back_as_they_were_and_unknown_events_are_passed_over() {
+fn anthropic_unknown_blocks_are_kept_and_unknown_events_ignored() {
     let compaction = [
         json!({"type": "compaction_delta", "content": "So "}),
         json!({"type": "compaction_delta", "content": "far."}),
@@ -209,7 +209,7 @@ fn unknown_blocks_come_back_as_they_were_and_unknown_events_are_passed_over() {
 }
 
 #[test]
-fn content_at_the_start_of_a_message_counts() {
+fn anthropic_content_in_message_start_is_read() {
     let mut start = begin();
     start["message"]["content"] = json!([
         {"type": "text", "text": "a"},
@@ -233,7 +233,7 @@ fn content_at_the_start_of_a_message_counts() {
 }
 
 #[test]
-fn reasons_are_classified() {
+fn anthropic_stop_reasons_are_classified() {
     let reason = |word: &str| {
         decoded(&message(&[text(0, &["half"])], word))
             .expect("an answer")
@@ -251,7 +251,7 @@ fn reasons_are_classified() {
 }
 
 #[test]
-fn a_refusal_states_its_reason_and_the_providers_words() {
+fn anthropic_refusals_contain_the_reason_and_explanation() {
     let details = json!({"type": "refusal", "category": "cyber", "explanation": "It was blocked."});
     let nameless = json!({"type": "refusal", "category": "cyber", "explanation": null});
     for (details, expected) in [
@@ -277,7 +277,7 @@ fn a_refusal_states_its_reason_and_the_providers_words() {
 }
 
 #[test]
-fn errors_are_errors_wherever_they_stand() {
+fn anthropic_errors_are_reported_in_the_middle_of_a_stream() {
     let error = |body: Value| {
         let events = [vec![begin()], text(0, &["half"])].concat();
         let body = body.to_string();
@@ -299,7 +299,7 @@ fn errors_are_errors_wherever_they_stand() {
 }
 
 #[test]
-fn token_counts_include_what_came_from_the_cache() {
+fn anthropic_prompt_tokens_include_cached_tokens() {
     let expected = TokenUsage {
         prompt_tokens: 30,
         completion_tokens: 9,
@@ -321,7 +321,7 @@ fn token_counts_include_what_came_from_the_cache() {
 }
 
 #[test]
-fn unsigned_thinking_is_kept_only_for_models_that_want_it_back() {
+fn unsigned_thinking_is_kept_only_for_models_that_require_it() {
     let thinking = [json!({"type": "thinking_delta", "thinking": "hm"})];
     let events = message(
         &[
@@ -347,8 +347,8 @@ fn unsigned_thinking_is_kept_only_for_models_that_want_it_back() {
 }
 
 #[test]
-fn odd_events_are_passed_over() {
-    let odd = [
+fn anthropic_malformed_events_are_ignored() {
+    let malformed = [
         json!([1, 2]),
         json!(3),
         json!({}),
@@ -360,7 +360,7 @@ fn odd_events_are_passed_over() {
         json!({"type": "message_delta", "delta": {"stop_reason": null}, "usage": 3}),
         json!({"type": "message_start", "message": null}),
     ];
-    for event in odd {
+    for event in malformed {
         let answer =
             decoded(&[vec![event.clone()], message(&[text(0, &["a"])], "end_turn")].concat());
         let texts: String = answer

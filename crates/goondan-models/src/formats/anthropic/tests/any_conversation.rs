@@ -1,4 +1,4 @@
-//! Conversations of any shape.
+//! Requests for conversations of any shape.
 
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::format;
-use super::refusal::refusal;
-use super::requests::{NEW, OLD, asks, call, redacted, thinking, user};
+use super::requests::{
+    ADAPTIVE_MODEL, BUDGET_MODEL, call, redacted, request_with_tool, thinking, user,
+};
+use super::validation::validation_error;
 use crate::testing::{failed_result, file, message, result, sent_body};
 
 fn efforts() -> impl Strategy<Value = Option<ReasoningEffort>> {
@@ -21,12 +23,14 @@ fn efforts() -> impl Strategy<Value = Option<ReasoningEffort>> {
     prop::sample::select(efforts.to_vec())
 }
 
-/// Parts of a step: reasoning, text, the number of calls, the family, and what follows the results.
+/// Steps: kind of reasoning, text or not, number of calls, own or other provider, and kind of the
+/// results and the next message.
 fn steps() -> impl Strategy<Value = Vec<(u8, bool, u8, bool, u8)>> {
     prop::collection::vec((0u8..4, any::<bool>(), 0u8..3, any::<bool>(), 0u8..4), 1..8)
 }
 
-/// Returns messages as the engine keeps them: each call has its result in the next message.
+/// Returns messages in the form that the engine stores: each call has its result in the next
+/// message.
 fn messages(steps: &[(u8, bool, u8, bool, u8)]) -> Vec<Arc<Message>> {
     let mut messages = vec![user("go")];
     for (at, (reasoning, has_text, calls, is_own, after)) in steps.iter().enumerate() {
@@ -66,17 +70,17 @@ fn messages(steps: &[(u8, bool, u8, bool, u8)]) -> Vec<Arc<Message>> {
 
 proptest! {
     #[test]
-    fn the_api_accepts_any_conversation(
+    fn anthropic_accepts_the_request_of_any_conversation(
         steps in steps(),
         effort in efforts(),
-        model in prop::sample::select(vec![OLD, NEW, "claude-sonnet-5"]),
+        model in prop::sample::select(vec![BUDGET_MODEL, ADAPTIVE_MODEL, "claude-sonnet-5"]),
         has_tools in any::<bool>(),
     ) {
-        let mut request = asks(messages(&steps));
+        let mut request = request_with_tool(messages(&steps));
         if !has_tools {
             request.tools = Arc::from([]);
         }
         let body = sent_body(format("anthropic", model), effort, &request);
-        prop_assert_eq!(refusal(&body), None, "{:#}", body);
+        prop_assert_eq!(validation_error(&body), None, "{:#}", body);
     }
 }

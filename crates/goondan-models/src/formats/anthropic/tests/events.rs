@@ -1,4 +1,4 @@
-//! Events of answers.
+//! Builders of answer events.
 
 use serde_json::{Value, json};
 

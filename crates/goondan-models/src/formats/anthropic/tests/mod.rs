@@ -1,8 +1,8 @@
 mod answers;
 mod any_conversation;
 mod events;
-mod refusal;
 mod requests;
+mod validation;
 
 use std::sync::Arc;
 

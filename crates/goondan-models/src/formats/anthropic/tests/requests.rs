@@ -6,13 +6,13 @@ use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use super::refusal::refusal;
+use super::validation::validation_error;
 use super::{format, uncached_format};
 use crate::formats::WireFormat;
 use crate::testing::{failed_result, file, message, opaque_data, request, result, sent_body};
 
-pub(super) const OLD: &str = "claude-sonnet-4-5";
-pub(super) const NEW: &str = "claude-opus-4-6";
+pub(super) const BUDGET_MODEL: &str = "claude-sonnet-4-5";
+pub(super) const ADAPTIVE_MODEL: &str = "claude-opus-4-6";
 
 fn tool() -> ToolDefinition {
     ToolDefinition {
@@ -22,7 +22,7 @@ fn tool() -> ToolDefinition {
     }
 }
 
-pub(super) fn asks(messages: Vec<Arc<Message>>) -> ModelRequest {
+pub(super) fn request_with_tool(messages: Vec<Arc<Message>>) -> ModelRequest {
     ModelRequest {
         system: Some("Be brief.".to_owned()),
         messages: messages.into(),
@@ -55,7 +55,7 @@ pub(super) fn redacted(family: &str) -> MessagePart {
     }
 }
 
-/// Returns a conversation whose answers came from `family`.
+/// Returns a conversation with answers of the provider `family`.
 fn conversation(family: &str) -> Vec<Arc<Message>> {
     let input = json!({"query": "x"});
     let search =
@@ -115,31 +115,31 @@ fn body(
     let problem = if provider == "minimax" {
         None
     } else {
-        refusal(&body)
+        validation_error(&body)
     };
     assert_eq!(problem, None, "{body:#}");
     body
 }
 
 #[test]
-fn a_conversation_goes_out_whole_to_the_family_that_wrote_it() {
+fn anthropic_requests_keep_opaque_data_of_the_same_provider() {
     let medium = Some(ReasoningEffort::Medium);
-    let own = asks(conversation("anthropic"));
-    insta::assert_json_snapshot!("own", body("anthropic", OLD, medium, &own));
+    let own = request_with_tool(conversation("anthropic"));
+    insta::assert_json_snapshot!("own", body("anthropic", BUDGET_MODEL, medium, &own));
     let mut vertex = body("vertex", "claude-sonnet-4-5@20250929", medium, &own);
-    let mut anthropic = body("anthropic", OLD, medium, &own);
+    let mut anthropic = body("anthropic", BUDGET_MODEL, medium, &own);
     assert_eq!(vertex["anthropic_version"].take(), "vertex-2023-10-16");
-    assert_eq!(anthropic["model"].take(), OLD);
+    assert_eq!(anthropic["model"].take(), BUDGET_MODEL);
     anthropic["anthropic_version"] = Value::Null;
     vertex["model"] = Value::Null;
     assert_eq!(vertex, anthropic);
 }
 
 #[test]
-fn a_conversation_goes_out_to_other_families_without_opaque_data() {
-    let foreign = asks(conversation("openrouter"));
-    insta::assert_json_snapshot!("foreign", body("anthropic", NEW, None, &foreign));
-    let minimax = asks(conversation("minimax"));
+fn anthropic_requests_omit_opaque_data_of_other_providers() {
+    let foreign = request_with_tool(conversation("openrouter"));
+    insta::assert_json_snapshot!("foreign", body("anthropic", ADAPTIVE_MODEL, None, &foreign));
+    let minimax = request_with_tool(conversation("minimax"));
     let minimax = body("minimax", "MiniMax-M2", None, &minimax);
     assert_eq!(minimax["messages"][1]["content"][0]["signature"], "SIG1");
 }
@@ -147,10 +147,10 @@ fn a_conversation_goes_out_to_other_families_without_opaque_data() {
 #[test]
 fn the_same_conversation_gives_the_same_bytes_step_by_step() {
     let messages = conversation("anthropic");
-    let format = format("anthropic", OLD);
+    let format = format("anthropic", BUDGET_MODEL);
     for count in 2..=messages.len() {
-        let prefix = asks(messages[..count].to_vec());
-        let again = asks(messages[..count].to_vec());
+        let prefix = request_with_tool(messages[..count].to_vec());
+        let again = request_with_tool(messages[..count].to_vec());
         let first = sent_body(Arc::clone(&format) as Arc<dyn WireFormat>, None, &prefix);
         let second = sent_body(Arc::clone(&format) as Arc<dyn WireFormat>, None, &again);
         assert_eq!(first.to_string(), second.to_string());
@@ -158,7 +158,7 @@ fn the_same_conversation_gives_the_same_bytes_step_by_step() {
 }
 
 #[test]
-fn a_turn_that_another_provider_began_continues_without_a_budget() {
+fn anthropic_omits_the_thinking_budget_in_a_turn_of_another_provider() {
     let high = Some(ReasoningEffort::High);
     let foreign = || message(MessageRole::Assistant, vec![call("a")]);
     let own = || {
@@ -168,22 +168,28 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
         )
     };
     let results = |id: &str| message(MessageRole::Tool, vec![result(id, json!(1))]);
-    let began_elsewhere = asks(vec![user("go"), foreign(), results("a")]);
+    let started_by_other_provider = request_with_tool(vec![user("go"), foreign(), results("a")]);
     assert_eq!(
-        body("anthropic", OLD, high, &began_elsewhere).get("thinking"),
+        body("anthropic", BUDGET_MODEL, high, &started_by_other_provider).get("thinking"),
         None
     );
     assert_eq!(
-        body("anthropic", NEW, high, &began_elsewhere)["thinking"]["type"],
+        body(
+            "anthropic",
+            ADAPTIVE_MODEL,
+            high,
+            &started_by_other_provider
+        )["thinking"]["type"],
         "adaptive"
     );
-    let with_instructions = asks(vec![user("go"), foreign(), results("a"), user("A rule.")]);
+    let with_instructions =
+        request_with_tool(vec![user("go"), foreign(), results("a"), user("A rule.")]);
     assert_eq!(
-        body("anthropic", OLD, high, &with_instructions).get("thinking"),
+        body("anthropic", BUDGET_MODEL, high, &with_instructions).get("thinking"),
         None
     );
     let answered = message(MessageRole::Assistant, vec![MessagePart::text("done")]);
-    let next_turn = asks(vec![
+    let next_turn = request_with_tool(vec![
         user("go"),
         foreign(),
         results("a"),
@@ -191,11 +197,11 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
         user("and?"),
     ]);
     assert!(
-        body("anthropic", OLD, high, &next_turn)
+        body("anthropic", BUDGET_MODEL, high, &next_turn)
             .get("thinking")
             .is_some()
     );
-    let mixed = asks(vec![
+    let mixed = request_with_tool(vec![
         user("go"),
         own(),
         results("b"),
@@ -203,24 +209,24 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
         results("a"),
     ]);
     assert!(
-        body("anthropic", OLD, high, &mixed)
+        body("anthropic", BUDGET_MODEL, high, &mixed)
             .get("thinking")
             .is_some()
     );
-    let without_effort = asks(vec![user("go"), own(), results("b")]);
+    let without_effort = request_with_tool(vec![user("go"), own(), results("b")]);
     assert!(
-        body("anthropic", OLD, None, &without_effort)
+        body("anthropic", BUDGET_MODEL, None, &without_effort)
             .get("thinking")
             .is_some()
     );
 }
 
 #[test]
-fn thinking_that_the_api_would_refuse_is_left_out() {
+fn thinking_blocks_that_anthropic_rejects_are_omitted() {
     let blocks = |parts: Vec<MessagePart>| {
         let answer = message(MessageRole::Assistant, parts);
-        let request = asks(vec![user("go"), answer, user("and?")]);
-        body("anthropic", OLD, None, &request)["messages"][1]["content"].clone()
+        let request = request_with_tool(vec![user("go"), answer, user("and?")]);
+        body("anthropic", BUDGET_MODEL, None, &request)["messages"][1]["content"].clone()
     };
     let text = || json!([{"type": "text", "text": "a"}]);
     let unsigned = MessagePart::reasoning("hm");
@@ -243,13 +249,13 @@ fn thinking_that_the_api_would_refuse_is_left_out() {
         MessageRole::Assistant,
         vec![thinking("minimax", "hm", ""), MessagePart::text("a")],
     );
-    let request = asks(vec![user("go"), unsigned, user("and?")]);
+    let request = request_with_tool(vec![user("go"), unsigned, user("and?")]);
     let sent = &body("minimax", "MiniMax-M2", None, &request)["messages"][1]["content"][0];
     assert_eq!(*sent, json!({"type": "thinking", "thinking": "hm"}));
 }
 
 #[test]
-fn former_tools_are_stubs() {
+fn anthropic_requests_declare_stubs_for_removed_tools() {
     let odd = MessagePart::ToolCall(ToolCall::new("b", "multi.tool", json!("not an object")));
     let messages = vec![
         user("go"),
@@ -261,9 +267,9 @@ fn former_tools_are_stubs() {
     ];
     let request = ModelRequest {
         tools: Arc::from([]),
-        ..asks(messages)
+        ..request_with_tool(messages)
     };
-    let body = body("anthropic", OLD, None, &request);
+    let body = body("anthropic", BUDGET_MODEL, None, &request);
     let stub = |name: &str| {
         let schema = json!({"type": "object"});
         json!({"name": name, "description": "Not available any more.", "input_schema": schema})
@@ -276,7 +282,7 @@ fn former_tools_are_stubs() {
 }
 
 #[test]
-fn params_and_schemas_are_translated() {
+fn anthropic_requests_contain_params_and_output_schema() {
     let params = ModelParams {
         temperature: Some(0.5),
         top_k: Some(4),
@@ -289,9 +295,9 @@ fn params_and_schemas_are_translated() {
     let request = ModelRequest {
         params: Arc::new(params),
         output: Some(Arc::new(schema)),
-        ..asks(vec![user("go")])
+        ..request_with_tool(vec![user("go")])
     };
-    let plain = body("anthropic", OLD, None, &request);
+    let plain = body("anthropic", BUDGET_MODEL, None, &request);
     let fields = [
         "temperature",
         "top_k",
@@ -312,12 +318,22 @@ fn params_and_schemas_are_translated() {
     let format = json!({"type": "json_schema", "schema": {
         "type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}});
     assert_eq!(plain["output_config"], json!({"format": format}));
-    let thinking = body("anthropic", NEW, Some(ReasoningEffort::Low), &request);
+    let thinking = body(
+        "anthropic",
+        ADAPTIVE_MODEL,
+        Some(ReasoningEffort::Low),
+        &request,
+    );
     assert_eq!(
         thinking["output_config"],
         json!({"effort": "low", "format": format})
     );
-    let budget = body("anthropic", OLD, Some(ReasoningEffort::Low), &request);
+    let budget = body(
+        "anthropic",
+        BUDGET_MODEL,
+        Some(ReasoningEffort::Low),
+        &request,
+    );
     assert_eq!(
         (budget["max_tokens"].as_u64(), budget.get("temperature")),
         (Some(1124), None)
@@ -326,8 +342,8 @@ fn params_and_schemas_are_translated() {
 
 #[test]
 fn caching_can_be_turned_off() {
-    let format = Arc::new(uncached_format("anthropic", OLD));
-    let body = sent_body(format, None, &asks(conversation("anthropic"))).to_string();
+    let format = Arc::new(uncached_format("anthropic", BUDGET_MODEL));
+    let body = sent_body(format, None, &request_with_tool(conversation("anthropic"))).to_string();
     assert!(!body.contains("cache_control"), "{body}");
 }
 
@@ -350,7 +366,7 @@ fn paths_and_headers_follow_the_provider() {
         "x-api-key: k".to_owned(),
     ];
     assert_eq!(
-        head("anthropic", OLD),
+        head("anthropic", BUDGET_MODEL),
         ("messages".to_owned(), anthropic.clone())
     );
     assert_eq!(
@@ -362,7 +378,7 @@ fn paths_and_headers_follow_the_provider() {
     assert_eq!(head("vertex", "claude-opus-4-5@20251101"), (path, bearer));
     let mut headers = HeaderMap::new();
     assert!(
-        format("anthropic", OLD)
+        format("anthropic", BUDGET_MODEL)
             .add_headers(Some("a\nb"), &mut headers)
             .is_err()
     );

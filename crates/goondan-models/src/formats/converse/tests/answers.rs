@@ -10,7 +10,7 @@ use super::{CLAUDE, format};
 use crate::errors::ProviderError;
 use crate::testing::{cut_at, decode_pieces, decode_stream};
 
-/// Events by their names.
+/// Events, each with its name.
 type Events = Vec<(&'static str, Value)>;
 
 fn body(events: &[(&'static str, Value)]) -> Vec<u8> {
@@ -79,8 +79,8 @@ fn message(blocks: &[Events], reason: &str) -> Events {
     events
 }
 
-/// A whole answer: signed and encrypted reasoning, text, two calls, usage.
-fn whole_answer() -> Events {
+/// A complete answer: signed and encrypted reasoning, text, two calls, usage.
+fn complete_answer() -> Events {
     let reasoning = [
         json!({"reasoningContent": {"text": "I "}}),
         json!({"reasoningContent": {"text": "look. 🐝"}}),
@@ -103,24 +103,24 @@ fn whole_answer() -> Events {
 }
 
 #[test]
-fn a_whole_answer_keeps_everything() {
-    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+fn converse_decoder_keeps_every_part_of_an_answer() {
+    insta::assert_json_snapshot!(decoded(&complete_answer()).expect("an answer"));
 }
 
 proptest! {
     #[test]
-    fn a_stream_that_is_cut_anywhere_gives_the_same_answer(
+    fn converse_decoding_does_not_depend_on_read_boundaries(
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let pieces = cut_at(&body(&whole_answer()), &cuts);
+        let pieces = cut_at(&body(&complete_answer()), &cuts);
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&*format(CLAUDE), "bedrock", pieces).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 }
 
 #[test]
-fn the_metadata_may_be_missing_but_not_the_end() {
+fn converse_metadata_is_optional_but_message_stop_is_required() {
     let events = message(&[text(0, &["a"])], "end_turn");
     let without_metadata = decoded(&events[..events.len() - 1]).expect("an answer");
     assert_eq!(
@@ -131,7 +131,7 @@ fn the_metadata_may_be_missing_but_not_the_end() {
 }
 
 #[test]
-fn token_counts_include_what_came_from_the_cache() {
+fn converse_prompt_tokens_include_cached_tokens() {
     let usage = decoded(&message(&[text(0, &["a"])], "end_turn"))
         .expect("an answer")
         .usage;
@@ -146,7 +146,7 @@ fn token_counts_include_what_came_from_the_cache() {
 }
 
 #[test]
-fn reasons_are_classified() {
+fn converse_stop_reasons_are_classified() {
     let answer = |word: &str| decoded(&message(&[text(0, &["half"])], word));
     let reason = |word: &str| answer(word).expect("an answer").finish_reason;
     assert_eq!(reason("end_turn"), ModelFinishReason::Stop);
@@ -177,7 +177,7 @@ fn reasons_are_classified() {
 }
 
 #[test]
-fn exceptions_are_errors_of_their_kind() {
+fn converse_exceptions_are_errors_with_a_status() {
     let half = [
         ("messageStart", json!({"role": "assistant"})),
         text(0, &["half"])[0].clone(),
@@ -206,7 +206,7 @@ fn exceptions_are_errors_of_their_kind() {
 }
 
 #[test]
-fn tools_that_run_at_amazon_come_back_as_they_were() {
+fn server_side_tool_blocks_are_kept_as_opaque_data() {
     let search =
         json!({"toolUse": {"toolUseId": "s", "name": "nova_grounding", "type": "server_tool_use"}});
     let found = json!({"toolResult": {"toolUseId": "s", "type": "nova_grounding_result"}});
@@ -248,8 +248,8 @@ fn tools_that_run_at_amazon_come_back_as_they_were() {
 }
 
 #[test]
-fn odd_events_are_passed_over() {
-    let odd = [
+fn converse_malformed_events_are_ignored() {
+    let malformed = [
         ("contentBlockStart", json!({})),
         (
             "contentBlockStart",
@@ -267,7 +267,7 @@ fn odd_events_are_passed_over() {
         ("newEvent", json!({"x": 1})),
         ("messageStart", json!([])),
     ];
-    for event in odd {
+    for event in malformed {
         let events = [vec![event.clone()], message(&[text(0, &["a"])], "end_turn")].concat();
         assert_eq!(
             decoded(&events).expect("an answer").parts,
@@ -278,7 +278,7 @@ fn odd_events_are_passed_over() {
 }
 
 #[test]
-fn damaged_blocks_of_server_side_tools_do_no_harm() {
+fn malformed_server_side_tool_blocks_do_not_break_the_answer() {
     let input = json!({"toolUse": {"input": "{}"}});
     let results = json!({"toolResult": [1]});
     for start in [

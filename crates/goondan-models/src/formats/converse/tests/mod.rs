@@ -1,6 +1,6 @@
 mod answers;
-mod refusal;
 mod requests;
+mod validation;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use super::refusal::refusal;
+use super::validation::validation_error;
 use super::{CLAUDE, format};
 use crate::formats::WireFormat;
 use crate::testing::{failed_result, file, message, opaque_data, request, result, sent_body};
@@ -15,7 +15,7 @@ use crate::testing::{failed_result, file, message, opaque_data, request, result,
 const NOVA_2: &str = "us.amazon.nova-2-lite-v1:0";
 const LLAMA: &str = "meta.llama3-1-70b-instruct-v1:0";
 
-fn asks(messages: Vec<Arc<Message>>) -> ModelRequest {
+fn request_with_tool(messages: Vec<Arc<Message>>) -> ModelRequest {
     let tool = ToolDefinition {
         name: "t__x".to_owned(),
         description: "Does x.".to_owned(),
@@ -29,7 +29,7 @@ fn asks(messages: Vec<Arc<Message>>) -> ModelRequest {
     }
 }
 
-/// Messages of a conversation have different ids.
+/// Gives the messages different ids, as in a conversation.
 fn with_ids(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let numbered = messages.into_iter().enumerate();
     numbered
@@ -59,7 +59,7 @@ fn reasoning(family: &str, publisher: &str, data: Value) -> MessagePart {
     }
 }
 
-/// Returns a conversation whose answers came from `family`.
+/// Returns a conversation with answers of the provider `family`.
 fn conversation(family: &str) -> Vec<Arc<Message>> {
     let pdf = || file("application/pdf", Some("Q1 report_final.pdf"));
     with_ids(vec![
@@ -102,14 +102,14 @@ fn conversation(family: &str) -> Vec<Arc<Message>> {
 fn body(model: &str, effort: Option<ReasoningEffort>, request: &ModelRequest) -> Value {
     let body = sent_body(format(model), effort, request);
     if model == CLAUDE {
-        assert_eq!(refusal(&body), None, "{body:#}");
+        assert_eq!(validation_error(&body), None, "{body:#}");
     }
     body
 }
 
 #[test]
-fn a_conversation_goes_out_whole_to_the_publisher_that_wrote_it() {
-    let own = asks(conversation("bedrock"));
+fn converse_requests_keep_opaque_data_of_the_same_publisher() {
+    let own = request_with_tool(conversation("bedrock"));
     insta::assert_json_snapshot!("own", body(CLAUDE, Some(ReasoningEffort::Medium), &own));
     assert_eq!(
         body(CLAUDE, None, &own).to_string(),
@@ -118,10 +118,11 @@ fn a_conversation_goes_out_whole_to_the_publisher_that_wrote_it() {
 }
 
 #[test]
-fn a_conversation_goes_out_to_others_without_opaque_data() {
-    let foreign = asks(conversation("anthropic"));
+fn converse_requests_omit_opaque_data_of_other_publishers() {
+    let foreign = request_with_tool(conversation("anthropic"));
     insta::assert_json_snapshot!("foreign", body(CLAUDE, None, &foreign));
-    let other_publisher = body(LLAMA, None, &asks(conversation("bedrock"))).to_string();
+    let other_publisher =
+        body(LLAMA, None, &request_with_tool(conversation("bedrock"))).to_string();
     assert!(
         !other_publisher.contains("reasoningContent"),
         "{other_publisher}"
@@ -130,24 +131,35 @@ fn a_conversation_goes_out_to_others_without_opaque_data() {
 }
 
 #[test]
-fn a_turn_that_another_provider_began_continues_without_a_budget() {
+fn converse_omits_the_thinking_budget_in_a_turn_of_another_provider() {
     let high = Some(ReasoningEffort::High);
     let results = |id: &str| message(MessageRole::Tool, vec![result(id, json!(1))]);
     let foreign = message(MessageRole::Assistant, vec![call("a")]);
-    let began_elsewhere = asks(vec![user("go"), foreign, results("a")]);
+    let started_by_other_provider = request_with_tool(vec![user("go"), foreign, results("a")]);
     let fields = |body: &Value| body["additionalModelRequestFields"].clone();
-    assert_eq!(fields(&body(CLAUDE, high, &began_elsewhere)), json!(null));
-    let newer = body("us.anthropic.claude-opus-4-6-v1", high, &began_elsewhere);
+    assert_eq!(
+        fields(&body(CLAUDE, high, &started_by_other_provider)),
+        json!(null)
+    );
+    let newer = body(
+        "us.anthropic.claude-opus-4-6-v1",
+        high,
+        &started_by_other_provider,
+    );
     let adaptive = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}});
     assert_eq!(fields(&newer), adaptive);
     let signed = reasoning("bedrock", "anthropic", json!({"signature": "SIG"}));
     let own = message(MessageRole::Assistant, vec![signed, call("a")]);
-    let continued = body(CLAUDE, None, &asks(vec![user("go"), own, results("a")]));
+    let continued = body(
+        CLAUDE,
+        None,
+        &request_with_tool(vec![user("go"), own, results("a")]),
+    );
     assert_eq!(fields(&continued)["thinking"]["budget_tokens"], 1024);
 }
 
 #[test]
-fn former_tools_are_stubs() {
+fn converse_requests_declare_stubs_for_removed_tools() {
     let messages = vec![
         user("go"),
         message(MessageRole::Assistant, vec![call("a")]),
@@ -155,7 +167,7 @@ fn former_tools_are_stubs() {
     ];
     let request = ModelRequest {
         tools: Arc::from([]),
-        ..asks(messages)
+        ..request_with_tool(messages)
     };
     let stub = json!({"toolSpec": {"name": "t__x", "inputSchema": {"json": {"type": "object"}},
         "description": "Not available any more."}});
@@ -163,7 +175,7 @@ fn former_tools_are_stubs() {
     assert_eq!(body(CLAUDE, None, &request)["toolConfig"], expected);
     let nothing_called = ModelRequest {
         tools: Arc::from([]),
-        ..asks(vec![user("go")])
+        ..request_with_tool(vec![user("go")])
     };
     assert_eq!(body(CLAUDE, None, &nothing_called).get("toolConfig"), None);
 }
@@ -182,7 +194,7 @@ fn params_follow_the_publisher() {
     let request = ModelRequest {
         params: Arc::new(params),
         output: Some(Arc::new(schema)),
-        ..asks(vec![user("go")])
+        ..request_with_tool(vec![user("go")])
     };
     let sent = |model: &str, effort| {
         let body = body(model, effort, &request);
@@ -216,7 +228,8 @@ fn params_follow_the_publisher() {
     let format = json!({"textFormat": {"type": "json_schema", "structure": structure}});
     assert_eq!(body(CLAUDE, None, &request)["outputConfig"], format);
     let unlimited = |model: &str| {
-        body(model, None, &asks(vec![user("go")]))["inferenceConfig"]["maxTokens"].as_u64()
+        body(model, None, &request_with_tool(vec![user("go")]))["inferenceConfig"]["maxTokens"]
+            .as_u64()
     };
     assert_eq!(
         [CLAUDE, NOVA_2, LLAMA].map(unlimited),
@@ -237,22 +250,22 @@ fn the_path_contains_the_encoded_id() {
 
 proptest! {
     #[test]
-    fn bedrock_accepts_any_conversation(
+    fn bedrock_accepts_the_request_of_any_conversation(
         steps in prop::collection::vec((0u8..3, any::<bool>(), 0u8..3, 0u8..4), 1..8),
         effort in prop::sample::select(vec![None, Some(ReasoningEffort::High)]),
         has_tools in any::<bool>(),
     ) {
-        let mut request = asks(with_ids(messages(&steps)));
+        let mut request = request_with_tool(with_ids(messages(&steps)));
         if !has_tools {
             request.tools = Arc::from([]);
         }
         let body = sent_body(format(CLAUDE), effort, &request);
-        prop_assert_eq!(refusal(&body), None, "{:#}", body);
+        prop_assert_eq!(validation_error(&body), None, "{:#}", body);
     }
 }
 
-/// Returns messages as the engine keeps them. A step is reasoning, text, the number of calls, and
-/// what follows them.
+/// Returns messages in the form that the engine stores. A step is the kind of reasoning, text or
+/// not, the number of calls, and the kind of the results and the next message.
 fn messages(steps: &[(u8, bool, u8, u8)]) -> Vec<Arc<Message>> {
     let mut messages = vec![user("go")];
     for (at, (kind, has_text, calls, after)) in steps.iter().enumerate() {

@@ -3,10 +3,10 @@ use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage}
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{body, call, decoded, end, format_for, piece, whole_answer};
+use super::{body, call, complete_answer, decoded, end, format_for, piece};
 use crate::errors::{ProviderError, read_error_body};
 use crate::formats::EventFraming;
-use crate::testing::{decode_pieces, decode_stream, messy_bodies};
+use crate::testing::{decode_pieces, decode_stream, equivalent_bodies};
 
 fn calls_of(answer: &CompletedAnswer) -> Vec<(&str, &str, Value)> {
     let calls = answer.parts.iter().filter_map(|part| match part {
@@ -19,8 +19,8 @@ fn calls_of(answer: &CompletedAnswer) -> Vec<(&str, &str, Value)> {
 }
 
 #[test]
-fn a_whole_answer_keeps_everything() {
-    let answer = decoded(&whole_answer()).expect("an answer");
+fn ollama_decoder_keeps_every_part_of_an_answer() {
+    let answer = decoded(&complete_answer()).expect("an answer");
     let metadata = json!({"ollama": {"field": "thinking"}});
     let reasoning = MessagePart::Reasoning {
         text: "I look.".to_owned(),
@@ -48,17 +48,17 @@ fn a_whole_answer_keeps_everything() {
 
 proptest! {
     #[test]
-    fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(EventFraming::JsonLines, body(&whole_answer())),
+    fn ollama_decoding_does_not_depend_on_stream_framing(
+        pieces in equivalent_bodies(EventFraming::JsonLines, body(&complete_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&format_for("qwen3"), "ollama", pieces).expect("an answer");
-        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+        prop_assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
     }
 }
 
 #[test]
-fn calls_without_ids_are_calls_of_their_own() {
+fn ollama_calls_without_ids_are_separate_calls() {
     for index in [None, Some(0)] {
         let mut one = call("t__x", json!({}));
         if let Some(index) = index {
@@ -76,7 +76,7 @@ fn calls_without_ids_are_calls_of_their_own() {
 }
 
 #[test]
-fn arguments_are_objects_or_text() {
+fn ollama_call_arguments_are_objects_or_strings() {
     let spellings = [
         json!({"n": 1}),
         json!("{\"n\": 1}"),
@@ -114,7 +114,7 @@ fn arguments_are_objects_or_text() {
 }
 
 #[test]
-fn reasons_are_classified() {
+fn ollama_done_reasons_are_classified() {
     let reason = |word: &str| decoded(&[piece(json!({"content": "half"})), end(word)]);
     let finish_reason = |word: &str| reason(word).map(|answer| answer.finish_reason).ok();
     assert_eq!(finish_reason("stop"), Some(ModelFinishReason::Stop));
@@ -127,7 +127,7 @@ fn reasons_are_classified() {
 }
 
 #[test]
-fn a_model_that_was_only_loaded_is_a_failure() {
+fn an_ollama_answer_that_only_loads_the_model_fails() {
     for word in ["load", "unload"] {
         let failure =
             decoded(&[json!({"message": {"content": ""}, "done": true, "done_reason": word})]);
@@ -144,7 +144,7 @@ fn a_model_that_was_only_loaded_is_a_failure() {
 }
 
 #[test]
-fn error_lines_keep_their_words() {
+fn ollama_error_lines_keep_the_message() {
     let explanation = "model requires more system memory (7.5 GiB) than is available (6.0 GiB)";
     let text = piece(json!({"content": "half"}));
     for lines in [
@@ -165,7 +165,7 @@ fn error_lines_keep_their_words() {
 }
 
 #[test]
-fn a_stream_without_an_end_is_broken() {
+fn an_ollama_stream_without_a_done_line_fails() {
     for lines in [vec![], vec![piece(json!({"content": "half"}))]] {
         assert!(decoded(&lines).is_err());
     }
@@ -174,7 +174,7 @@ fn a_stream_without_an_end_is_broken() {
 }
 
 #[test]
-fn the_last_line_may_lack_its_end_and_later_lines_do_not_count() {
+fn a_missing_final_newline_is_accepted_and_lines_after_done_are_ignored() {
     let lines = body(&[piece(json!({"content": "Hi"})), end("stop")]);
     let answer = decode_stream(&format_for("qwen3"), "ollama", lines.trim_end().as_bytes())
         .expect("an answer");
@@ -186,8 +186,8 @@ fn the_last_line_may_lack_its_end_and_later_lines_do_not_count() {
 }
 
 #[test]
-fn odd_lines_are_passed_over() {
-    let odd = [
+fn ollama_malformed_lines_are_ignored() {
+    let malformed = [
         json!(3),
         json!([1]),
         json!({}),
@@ -195,12 +195,12 @@ fn odd_lines_are_passed_over() {
         json!({"message": {"tool_calls": [1, {}]}}),
         json!({"message": {"content": null, "thinking": null, "tool_calls": null}, "error": null}),
     ];
-    let answer = decoded(&[&odd[..], &whole_answer()].concat()).expect("an answer");
-    assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+    let answer = decoded(&[&malformed[..], &complete_answer()].concat()).expect("an answer");
+    assert_eq!(answer, decoded(&complete_answer()).expect("an answer"));
 }
 
 #[test]
-fn counts_that_are_zero_are_left_out() {
+fn missing_ollama_token_counts_are_zero_or_no_usage() {
     let answer = decoded(&[json!({"message": {"content": "a"}, "done": true, "eval_count": 4})])
         .expect("an answer");
     let usage = answer.usage.expect("counts");

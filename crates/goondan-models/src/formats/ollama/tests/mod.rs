@@ -42,8 +42,9 @@ fn call(name: &str, arguments: Value) -> Value {
     json!({"function": {"name": name, "arguments": arguments}})
 }
 
-/// A whole answer: reasoning, text, a call as an object and one as text, usage.
-fn whole_answer() -> Vec<Value> {
+/// A complete answer: reasoning, text, a call with an object as arguments, a call with a string as
+/// arguments, usage.
+fn complete_answer() -> Vec<Value> {
     vec![
         piece(json!({"role": "assistant", "content": "", "thinking": "I "})),
         piece(json!({"role": "assistant", "content": "", "thinking": "look."})),
@@ -92,8 +93,8 @@ fn result(id: &str, output: Value) -> MessagePart {
 }
 
 #[test]
-fn messages_are_ollamas() {
-    let answer = decoded(&whole_answer()).expect("an answer");
+fn messages_are_encoded_in_ollama_format() {
+    let answer = decoded(&complete_answer()).expect("an answer");
     let text_file = Attachment {
         media_type: "text/plain".to_owned(),
         data: "aGk=".to_owned(),
@@ -143,7 +144,7 @@ fn messages_are_ollamas() {
 }
 
 #[test]
-fn arguments_that_are_not_an_object_are_sent_as_one() {
+fn ollama_arguments_that_are_not_an_object_are_wrapped() {
     let call = MessagePart::ToolCall(ToolCall::new("a", "t__x", json!("{\"n\":")));
     let messages = sent(vec![(MessageRole::Assistant, vec![call])]);
     assert_eq!(
@@ -199,7 +200,7 @@ fn params_are_options() {
 }
 
 #[test]
-fn reasoning_is_a_switch_or_a_level() {
+fn ollama_reasoning_effort_is_a_boolean_or_a_level() {
     let think = |model: &str, effort| {
         fields(model, &ModelParams::default(), effort)
             .get("think")
@@ -228,7 +229,7 @@ fn reasoning_is_a_switch_or_a_level() {
 }
 
 #[test]
-fn only_a_key_makes_a_header() {
+fn an_ollama_authorization_header_requires_a_key() {
     let headers = |key| {
         let mut headers = HeaderMap::new();
         let added = format_for("qwen3").add_headers(key, &mut headers);

@@ -4,10 +4,10 @@ use proptest::sample::Index;
 
 use super::*;
 
-/// Returns the reasoning and the text that are shown when an answer arrives in `pieces`.
-pub(super) fn shown(pieces: &[&str]) -> (String, String) {
+/// Returns the streamed reasoning and text of an answer that arrives in `pieces`.
+pub(super) fn streamed(pieces: &[&str]) -> (String, String) {
     let mut filter = TextCallFilter::new(tools());
-    let finish = ModelChunk::Finish(Box::new(recovered(answer(vec![MessagePart::text(
+    let finish = ModelChunk::Finish(Box::new(extracted(answer(vec![MessagePart::text(
         pieces.concat(),
     )]))));
     let chunks = pieces
@@ -29,12 +29,12 @@ pub(super) fn shown(pieces: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn reasoning_of_servers_that_separate_it_leaves_the_text_alone() {
+fn think_tags_stay_text_if_the_answer_has_reasoning_parts() {
     let parts = vec![
         MessagePart::reasoning("a"),
         MessagePart::text("<think>b</think>"),
     ];
-    assert_eq!(recovered(answer(parts.clone())).parts, parts);
+    assert_eq!(extracted(answer(parts.clone())).parts, parts);
     let mut filter = TextCallFilter::new(tools());
     let reasoning = ModelChunk::Reasoning("a".to_owned());
     let text = ModelChunk::Text("<think>b</think>".to_owned());
@@ -49,11 +49,11 @@ fn reasoning_of_servers_that_separate_it_leaves_the_text_alone() {
         MessagePart::text("c"),
         with_call[1].clone(),
     ];
-    assert_eq!(recovered(answer(with_call)).parts, expected);
+    assert_eq!(extracted(answer(with_call)).parts, expected);
 }
 
 #[test]
-fn text_is_shown_as_soon_as_it_is_not_a_call() {
+fn text_is_streamed_as_soon_as_it_cannot_be_a_call() {
     let mut filter = TextCallFilter::new(tools());
     let mut text = |delta: &str| -> String {
         let chunks = filter.filter(ModelChunk::Text(delta.to_owned()));
@@ -73,7 +73,7 @@ fn text_is_shown_as_soon_as_it_is_not_a_call() {
     assert_eq!(text("later"), "");
 }
 
-/// Texts of pieces that are likely to confuse.
+/// Texts with parts of calls and of reasoning tags.
 fn texts() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "<tool_call>",
@@ -132,17 +132,17 @@ proptest! {
         text in "[a-z<>\\[\\]`~{}\"/= \n\té🐝]{0,60}",
         cuts in prop::collection::vec(any::<Index>(), 0..8),
     ) {
-        prop_assert_eq!(recovered(answer(vec![MessagePart::text(text.as_str())])).parts, [MessagePart::text(text.as_str())]);
-        prop_assert_eq!(shown(&cut(&text, &cuts)), (String::new(), text.clone()));
+        prop_assert_eq!(extracted(answer(vec![MessagePart::text(text.as_str())])).parts, [MessagePart::text(text.as_str())]);
+        prop_assert_eq!(streamed(&cut(&text, &cuts)), (String::new(), text.clone()));
     }
 
     #[test]
-    fn the_shown_text_is_that_of_the_answer(
+    fn streamed_text_equals_the_text_of_the_answer(
         text in texts(),
         cuts in prop::collection::vec(any::<Index>(), 0..12),
     ) {
-        let whole = recovered(answer(vec![MessagePart::text(text.as_str())]));
-        prop_assert_eq!(shown(&cut(&text, &cuts)), readable(&whole));
+        let whole = extracted(answer(vec![MessagePart::text(text.as_str())]));
+        prop_assert_eq!(streamed(&cut(&text, &cuts)), readable(&whole));
         let is_changed = whole.parts.iter().any(|part| !matches!(part, MessagePart::Text { .. }));
         if !is_changed && !text.trim_start().starts_with("<think>") {
             prop_assert_eq!(readable(&whole).1, text);

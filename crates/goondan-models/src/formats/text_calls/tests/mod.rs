@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use self::filter::shown;
+use self::filter::streamed;
 use super::*;
 
 fn tools() -> Arc<[ToolDefinition]> {
@@ -32,7 +32,7 @@ fn answer(parts: Vec<MessagePart>) -> CompletedAnswer {
     }
 }
 
-fn recovered(answer: CompletedAnswer) -> CompletedAnswer {
+fn extracted(answer: CompletedAnswer) -> CompletedAnswer {
     extract_calls(answer, &tools(), &mut CallIds::new(&HashSet::new()))
 }
 
@@ -40,12 +40,12 @@ fn call(number: u32, name: &str, input: Value) -> MessagePart {
     MessagePart::ToolCall(ToolCall::new(format!("call_{number}"), name, input))
 }
 
-/// Asserts that `text` becomes `parts`, however it arrives.
+/// Asserts that `text` becomes `parts`, and that streaming by character shows the same text.
 fn assert_parts(text: &str, parts: &[MessagePart]) {
     let whole = answer(vec![MessagePart::text(text)]);
-    assert_eq!(recovered(whole.clone()).parts, parts, "{text}");
-    let letters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
-    assert_eq!(shown(&letters), readable(&recovered(whole)), "{text}");
+    assert_eq!(extracted(whole.clone()).parts, parts, "{text}");
+    let characters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
+    assert_eq!(streamed(&characters), readable(&extracted(whole)), "{text}");
 }
 
 fn assert_is_text(text: &str) {
@@ -97,7 +97,7 @@ fn hermes_calls_are_recovered() {
 }
 
 #[test]
-fn tags_for_each_argument_are_recovered() {
+fn text_calls_with_parameter_tags_are_extracted() {
     let input = json!({"city": "Ulm", "days": 3, "exact": true, "places": ["a"], "unit": null, "box": {"x": 1},
         "factor": 0.5, "other": "5"});
     let values = [
@@ -145,7 +145,7 @@ fn tags_for_each_argument_are_recovered() {
 }
 
 #[test]
-fn values_keep_their_text() {
+fn parameter_values_keep_whitespace_and_tags() {
     for (value, expected) in [
         ("a", "a"),
         (" a\n", " a\n"),
@@ -191,7 +191,7 @@ fn mistral_and_llama_calls_are_recovered() {
 }
 
 #[test]
-fn everything_else_stays_text() {
+fn text_without_a_valid_call_is_not_changed() {
     for text in [
         "",
         " \n",
@@ -247,10 +247,10 @@ fn code_blocks_stay_text() {
 }
 
 #[test]
-fn only_answers_without_structured_calls_change() {
+fn answers_with_structured_calls_or_without_tools_do_not_change() {
     let text = MessagePart::text("<function=fs__write></function>");
     let structured = answer(vec![text.clone(), call(7, "weather__now", json!({}))]);
-    assert_eq!(recovered(structured.clone()), structured);
+    assert_eq!(extracted(structured.clone()), structured);
     let none = extract_calls(
         answer(vec![text.clone()]),
         &[],
@@ -260,10 +260,10 @@ fn only_answers_without_structured_calls_change() {
 }
 
 #[test]
-fn the_reason_becomes_tool_calls_unless_the_answer_was_cut() {
+fn the_finish_reason_becomes_tool_calls_unless_it_is_length() {
     let text = || vec![MessagePart::text("<function=fs__write></function>")];
     let ended = |finish_reason| {
-        recovered(CompletedAnswer {
+        extracted(CompletedAnswer {
             finish_reason,
             ..answer(text())
         })
@@ -272,13 +272,13 @@ fn the_reason_becomes_tool_calls_unless_the_answer_was_cut() {
     assert_eq!(ended(ModelFinishReason::Stop), ModelFinishReason::ToolCalls);
     assert_eq!(ended(ModelFinishReason::Length), ModelFinishReason::Length);
     assert_eq!(
-        recovered(answer(vec![MessagePart::text("x")])).finish_reason,
+        extracted(answer(vec![MessagePart::text("x")])).finish_reason,
         ModelFinishReason::Stop
     );
 }
 
 #[test]
-fn ids_are_unique_in_the_conversation() {
+fn ids_of_text_calls_never_repeat_ids_of_the_conversation() {
     let taken = HashSet::from(["call_2".to_owned()]);
     let text = "<function=fs__write></function>";
     let answer = extract_calls(
@@ -294,7 +294,7 @@ fn ids_are_unique_in_the_conversation() {
 }
 
 #[test]
-fn reasoning_at_the_beginning_becomes_a_part() {
+fn a_leading_think_tag_becomes_a_reasoning_part() {
     let reasoning = || MessagePart::reasoning("I think.\n\nSo.");
     assert_parts(
         "<think>\nI think.\n\nSo.\n</think>\n\nHi. ",

@@ -1,4 +1,4 @@
-mod cutting;
+mod splitting;
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ type Piece = (
     Option<&'static str>,
 );
 
-/// Returns id, name and arguments of the calls that `pieces` (index, id, name, arguments) become.
+/// Returns id, name and arguments of the calls in `pieces` (index, id, name, arguments).
 fn assembled(pieces: &[Piece]) -> Vec<(String, String, Value)> {
     let mut assembler = CallAssembler::default();
     for (index, id, name, arguments) in pieces.iter().copied() {
@@ -43,7 +43,7 @@ fn call(id: &str, name: &str, arguments: Value) -> (String, String, Value) {
 }
 
 #[test]
-fn pieces_belong_to_their_index() {
+fn pieces_are_assigned_by_index() {
     let (a, b) = (
         call("a", "f", json!({"n": 1})),
         call("b", "g", json!({"n": 2})),
@@ -150,7 +150,7 @@ fn several_calls_may_have_the_same_index() {
 }
 
 #[test]
-fn calls_without_an_index_are_found_by_their_id() {
+fn pieces_without_an_index_are_assigned_by_id() {
     let pieces = [
         (None, Some("a"), Some("f"), Some("{\"n\":")),
         (None, Some("b"), Some("g"), Some("{\"n\":")),
@@ -167,7 +167,7 @@ fn calls_without_an_index_are_found_by_their_id() {
 }
 
 #[test]
-fn calls_without_index_and_ids_follow_each_other() {
+fn calls_without_indexes_and_ids_are_split_in_order() {
     let two = [
         call("", "f", json!({"n": 1})),
         call("", "f", json!({"n": 2})),
@@ -206,7 +206,7 @@ fn calls_without_index_and_ids_follow_each_other() {
 }
 
 #[test]
-fn ids_may_repeat() {
+fn calls_with_the_same_id_stay_separate() {
     let with_index = [
         (Some(0), Some("a"), Some("f"), Some("{\"n\":1}")),
         (Some(1), Some("a"), Some("f"), Some("{\"n\":2}")),
@@ -221,7 +221,7 @@ fn ids_may_repeat() {
 }
 
 #[test]
-fn ids_and_indexes_may_come_late() {
+fn call_ids_and_indexes_may_arrive_late() {
     let expected = [call("a", "f", json!({"n": 1}))];
     let late_id = [
         (None, None, Some("f"), None),
@@ -266,7 +266,7 @@ fn pieces_without_content_begin_no_call() {
 }
 
 #[test]
-fn arguments_have_many_spellings() {
+fn arguments_are_parsed_from_all_known_formats() {
     for (text, expected) in [
         ("", json!({})),
         ("  ", json!({})),
