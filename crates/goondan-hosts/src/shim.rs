@@ -17,6 +17,7 @@ const PYTHON_SHIM: &str = concat!(
     include_str!("shim/events.py"),
     include_str!("shim/extensions.py"),
     include_str!("shim/connectors.py"),
+    include_str!("shim/project_modules.py"),
     include_str!("shim/host.py"),
 );
 

@@ -76,7 +76,10 @@ impl ServerListener {
     /// Waits for the next client; `None` for a refused client.
     pub(crate) async fn accept(&self) -> io::Result<Option<AcceptedClient>> {
         match self {
-            ServerListener::Tcp(listener) => Ok(Some(tcp_client(listener.accept().await?.0))),
+            ServerListener::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok(Some(tcp_client(stream, address)))
+            }
             #[cfg(unix)]
             ServerListener::Local(listener) => Ok(local_client(listener.accept().await?.0)),
         }
@@ -88,9 +91,10 @@ impl ServerListener {
         match self {
             ServerListener::Tcp(listener) => {
                 let accept = |listener: &std::net::TcpListener| {
-                    let (stream, _) = listener.accept().ok()?;
+                    let (stream, address) = listener.accept().ok()?;
                     stream.set_nonblocking(true).ok()?;
-                    Some(TcpStream::from_std(stream).ok().map(tcp_client))
+                    let stream = TcpStream::from_std(stream).ok();
+                    Some(stream.map(|stream| tcp_client(stream, address)))
                 };
                 accept_all_waiting(listener.into_std().ok(), accept)
             }
@@ -120,12 +124,13 @@ fn accept_all_waiting<L>(
     std::iter::from_fn(|| accept(&listener)).flatten().collect()
 }
 
-/// Wraps the stream of a TCP client.
-fn tcp_client(stream: TcpStream) -> AcceptedClient {
+/// Wraps the stream of a TCP client. `address` is that of the acceptance, because the stream of a
+/// reset connection has none.
+fn tcp_client(stream: TcpStream, address: SocketAddr) -> AcceptedClient {
     // Small events must not wait for more data.
     let _ = stream.set_nodelay(true);
     AcceptedClient {
-        address: stream.peer_addr().ok(),
+        address: Some(address),
         stream: Box::new(stream),
     }
 }
@@ -155,7 +160,19 @@ fn is_permitted(peer: u32, own: u32) -> bool {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use super::is_permitted;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_address_of_a_reset_connection_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let client = TcpStream::connect(server).await.unwrap();
+        let address = client.local_addr().unwrap();
+        client.set_zero_linger().unwrap();
+        drop(client);
+        let accepted = ServerListener::from(listener).accept().await.unwrap();
+        assert_eq!(accepted.unwrap().address, Some(address));
+    }
 
     #[test]
     fn clients_of_other_users_are_refused() {

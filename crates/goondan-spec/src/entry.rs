@@ -349,7 +349,7 @@ fn check_inside_bundle(
 
 /// Returns the possible paths of a library: as written, then with each platform's prefix and
 /// suffix. The current platform comes first.
-fn library_candidates(path: &str) -> Vec<String> {
+pub fn library_candidates(path: &str) -> Vec<String> {
     let (folder, name) = path
         .rsplit_once('/')
         .map_or(("", path), |(folder, name)| (folder, name));

@@ -13,6 +13,8 @@ pub enum ImportName {
     Searched(String),
     /// Path relative to the directory of the script, without a suffix.
     Relative(String),
+    /// First part of a name in quotes, such as `"settings.production"`, which a library can import.
+    Quoted(String),
 }
 
 /// Returns the names that a script imports. Approximate, as a path computed at run time is not found.
@@ -23,6 +25,7 @@ pub fn imported_names(text: &str, language: ScriptLanguage) -> BTreeSet<ImportNa
             for module in called_imports(text, language).literal {
                 names.extend(loaded_module_names(&module));
             }
+            names.extend(quoted_modules(text));
             names
         }
         ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => javascript_imports(text),
@@ -90,6 +93,17 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
     names
 }
 
+/// Returns the names in quotes that can be names of modules.
+fn quoted_modules(text: &str) -> impl Iterator<Item = ImportName> + '_ {
+    // The text before an odd quote is in quotes in some reading, so each part counts.
+    let parts = text.split(['"', '\'']);
+    let modules = parts.filter(|part| part.split('.').all(is_identifier));
+    modules.filter_map(|module| {
+        let first = module.split('.').next()?;
+        Some(ImportName::Quoted(first.to_owned()))
+    })
+}
+
 /// Returns the name of a Python module, or the path of its file, that a call loads.
 fn loaded_module_names(module: &str) -> Vec<ImportName> {
     match module.strip_suffix(".py") {
@@ -140,6 +154,7 @@ mod tests {
             .map(|name| match name {
                 ImportName::Searched(name) => name,
                 ImportName::Relative(path) => format!("./{path}"),
+                ImportName::Quoted(name) => format!("'{name}'"),
             })
             .collect()
     }
@@ -148,7 +163,8 @@ mod tests {
     fn python_imports_are_found_by_name_and_by_path() {
         let text = "import os.path, helper as h; import json\nfrom util.text import x\n\
             from . import (one,  # first\n  two)\nfrom ..up.deep import y\nif True:\n  import late\n\
-            importlib.import_module('called.x'); run_path('lib/run.py')\n";
+            importlib.import_module('called.x'); run_path('lib/run.py')\n\
+            configure(\"settings.production\", 'no module')\n";
         let expected = [
             "called",
             "helper",
@@ -160,6 +176,8 @@ mod tests {
             "./lib/run",
             "./one",
             "./two",
+            "'called'",
+            "'settings'",
         ];
         assert_eq!(names(text, ScriptLanguage::Python), expected);
     }

@@ -28,7 +28,7 @@ pub mod diff;
 pub mod discover;
 mod document_split;
 mod duration_text;
-mod entry;
+pub mod entry;
 pub mod env_files;
 mod envelope;
 mod expansion;

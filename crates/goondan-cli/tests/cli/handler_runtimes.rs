@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::projects::manifest;
 use crate::sandbox::Sandbox;
@@ -295,4 +295,54 @@ fn validate_reports_missing_runtimes_without_starting_programs() {
             "`gdn validate` started a program"
         );
     }
+}
+
+#[test]
+fn a_library_imports_a_python_module_of_the_project_only_by_a_name_in_quotes() {
+    if !runtimes().any(|runtime| runtime == "python") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let model = "{provider: scripted, model: any}";
+    let agents = manifest(model, "permissions: {default: allow}");
+    let agents = agents.replace("tools: [", "tools: [{ref: Tool/load}, ");
+    let tool = "\
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: load}
+spec: {entry: ./tools/load.py, exports: [{name: modules, description: Lists modules., parameters: {type: object}}]}
+";
+    sandbox.write("p/goondan.yaml", &(agents + tool));
+    sandbox.write(
+        "p/tools/load.py",
+        "import logging.config\nimport os\nimport pickle\nimport sys\nimport helper\nimport shared.parts\n\n\
+         logging.config.dictConfig({'version': 1, 'handlers': {'h': {'class': 'handler_log.LogHandler'}}})\n\n\n\
+         def modules(ctx, arguments):\n    \
+         root = os.path.dirname(os.path.dirname(__file__))\n    \
+         files = {name: getattr(module, '__file__', None) for name, module in sys.modules.items()}\n    \
+         return sorted(name for name, file in files.items() if file and file.startswith(root))\n\n\n\
+         handlers = {'modules': modules}\n",
+    );
+    sandbox.write("p/tools/helper.py", "");
+    sandbox.write("p/shared/parts.py", "import org_of_the_project\n");
+    sandbox.write("p/org_of_the_project.py", "");
+    sandbox.write(
+        "p/handler_log.py",
+        "import logging\n\n\nclass LogHandler(logging.NullHandler):\n    pass\n",
+    );
+    // `pickle` imports this module if it exists.
+    sandbox.write("p/org/python/core.py", "PyStringMap = None\n");
+    let arguments = ["tool", "call", "load__modules", "-p", "p", "--trust"];
+    let called = sandbox.gdn(&arguments);
+    let loaded: Value = serde_json::from_str(called.ok()).unwrap();
+    let expected = [
+        "handler_log",
+        "helper",
+        "org_of_the_project",
+        "shared.parts",
+        "tools.load",
+    ];
+    assert_eq!(loaded, json!(expected));
+    assert!(called.stderr.contains("module `org`"), "{}", called.stderr);
 }

@@ -1156,6 +1156,54 @@ fn policy_explain_resolves_links_only_with_a_working_directory() {
 }
 
 #[test]
+fn files_that_precede_an_entry_are_protected() {
+    let sandbox = Sandbox::new();
+    let agents = manifest(MODEL, "workdir: project\n  permissions: {default: allow}");
+    let tool = |name: &str, entry: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\n\
+             spec: {{entry: {entry}, exports: [{{name: x, description: d, parameters: {{type: object}}}}]}}\n"
+        )
+    };
+    let project = agents.replace(
+        "tools: [",
+        "tools: [{ref: Tool/fs}, {ref: Tool/words}, {ref: Tool/dice}, ",
+    ) + &tool("words", "./src/words.mts")
+        + &tool("dice", "./dice");
+    sandbox.write("p/goondan.yaml", &project);
+    sandbox.write("p/script.yaml", RUN);
+    sandbox.write("p/src/words.mts", "export const handlers = { x() {} };\n");
+    sandbox.write("p/dice.so", "");
+    for (path, expected) in [
+        ("dist/src/words.mjs", "ask"),
+        ("src/words.mjs", "ask"),
+        ("src/words.mts", "ask"),
+        ("libdice.so", "ask"),
+        ("dist/src/other.mjs", "allow"),
+    ] {
+        let arguments = json!({"path": path, "content": ""}).to_string();
+        let explain = [
+            "policy",
+            "explain",
+            "-p",
+            "p",
+            "--agent",
+            "a",
+            "--tool",
+            "fs__write",
+            "--args",
+            &arguments,
+        ];
+        let explained = sandbox.gdn(&explain);
+        let decision = format!("fs__write: {expected}\n");
+        assert!(
+            explained.stdout.starts_with(&decision),
+            "{path}: {explained:?}"
+        );
+    }
+}
+
+#[test]
 fn policy_explain_reports_protected_files() {
     let sandbox = Sandbox::new();
     let with = |rules: &str| {

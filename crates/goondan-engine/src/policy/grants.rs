@@ -183,24 +183,12 @@ impl CallSnapshot {
 
 /// Returns the arguments for a grant, without arguments that equal their default.
 fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
-    let defaults = default_arguments(tool, arguments);
+    let defaults = tool.default_arguments(arguments);
     let changed = arguments
         .iter()
         .filter(|(name, _)| !defaults.contains(*name));
     changed
         .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
-}
-
-/// Returns the names of the arguments that equal their default.
-pub(super) fn default_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> BTreeSet<String> {
-    let properties = tool.schema.as_value().get("properties");
-    let default =
-        |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
-    arguments
-        .iter()
-        .filter(|(name, value)| default(name) == Some(*value))
-        .map(|(name, _)| name.clone())
         .collect()
 }
 

@@ -24,7 +24,7 @@ const TEXT_SUFFIXES: [&str; 9] = [
 ];
 
 /// Suffixes of modules that Python finds in the directory of a script, whatever the script imports:
-/// modules of Python itself import each other by name.
+/// modules of Python itself import each other by name, and some of them only if they exist.
 const PYTHON_SUFFIXES: [&str; 5] = ["py", "pyc", "pyd", "pyo", "so"];
 
 /// Suffixes of modules of JavaScript and TypeScript.
@@ -42,13 +42,28 @@ const IMPORT_SETTINGS: [&str; 6] = [
     "tsconfig.json",
 ];
 
+/// Limit of entries that are searched for Python code in a directory.
+const MAX_DIRECTORY_ENTRIES: usize = 1_000;
+
+/// Scripts of a project whose imports lead to protected places. The paths are absolute.
+pub(super) struct ProjectScripts {
+    /// Handler files, which the process of a host loads.
+    pub(super) handlers: Vec<PathBuf>,
+    /// Scripts that an interpreter runs, such as an MCP server.
+    pub(super) started: Vec<PathBuf>,
+}
+
 /// Places of the imports of a project.
 #[derive(Default)]
 pub(super) struct ImportPlaces {
     /// Paths of imported code without a suffix.
     stems: BTreeSet<PathBuf>,
+    /// Paths without a suffix of Python modules that a script names in quotes.
+    quoted_stems: BTreeSet<PathBuf>,
     /// Directories of Python scripts, except the project.
     python_folders: BTreeSet<PathBuf>,
+    /// Directories in which Python searches all modules, because it may run a script there.
+    searched_folders: BTreeSet<PathBuf>,
     settings: BTreeSet<PathBuf>,
     /// Directories below which a script computes the path of an import, with the suffixes of modules.
     computed: BTreeMap<PathBuf, BTreeSet<&'static str>>,
@@ -64,17 +79,24 @@ fn read_script(script: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl ImportPlaces {
-    /// Collects the places for `scripts`, absolute paths in the project `root`. Accesses the file
-    /// system.
-    pub(super) fn from_scripts(
-        scripts: impl Iterator<Item = PathBuf>,
-        root: &Path,
-    ) -> ImportPlaces {
+    /// Collects the places for the scripts of the project `root`. Accesses the file system.
+    pub(super) fn from_scripts(scripts: &ProjectScripts, root: &Path) -> ImportPlaces {
         let mut places = ImportPlaces::default();
-        let scripts: BTreeSet<PathBuf> = scripts.filter(|path| path.starts_with(root)).collect();
-        for script in scripts.iter().take(MAX_SCRIPTS) {
+        let all_scripts = scripts.handlers.iter().chain(&scripts.started);
+        let all_scripts: BTreeSet<&PathBuf> =
+            all_scripts.filter(|path| path.starts_with(root)).collect();
+        for script in all_scripts.into_iter().take(MAX_SCRIPTS) {
             places.add(script, root);
         }
+        let is_python = |path: &&PathBuf| {
+            ScriptLanguage::of(&path.to_string_lossy()) == Some(ScriptLanguage::Python)
+        };
+        // The working directory is searched as well, for instance with `python -m`.
+        let folders = scripts.started.iter().filter(is_python).flat_map(|script| {
+            let folders = script.ancestors().skip(1);
+            folders.take_while(|folder| folder.starts_with(root))
+        });
+        places.searched_folders = folders.map(Path::to_owned).collect();
         places
     }
 
@@ -108,6 +130,9 @@ impl ImportPlaces {
                 ImportName::Searched(name) => self
                     .stems
                     .extend(parent_folders.iter().map(|folder| folder.join(&name))),
+                ImportName::Quoted(name) => self
+                    .quoted_stems
+                    .extend(parent_folders.iter().map(|folder| folder.join(&name))),
             }
         }
         match language {
@@ -131,7 +156,7 @@ impl ImportPlaces {
             return None;
         }
         let is_file = |file: &PathBuf| lowercase_text(file) == lowercase_text(path);
-        if self.settings.iter().any(is_file) || self.is_module_in_folder(path) {
+        if self.settings.iter().any(is_file) || self.is_python_module(path) {
             return Some(path.to_owned());
         }
         let shadows = |stem: &PathBuf| is_in(path, stem) || is_with_suffix(path, stem);
@@ -140,6 +165,18 @@ impl ImportPlaces {
         };
         let has_import = self.stems.iter().any(shadows) || self.computed.iter().any(is_computed);
         has_import.then(|| path.to_owned())
+    }
+
+    /// Returns true for a Python module that a script can import by its name.
+    fn is_python_module(&self, path: &Path) -> bool {
+        if !has_suffix(path, &PYTHON_SUFFIXES) {
+            return false;
+        }
+        let is_quoted = |stem: &PathBuf| is_in(path, stem) || is_with_suffix(path, stem);
+        let is_new = |folder: &PathBuf| is_new_module(path, folder);
+        self.is_module_in_folder(path)
+            || self.quoted_stems.iter().any(is_quoted)
+            || self.searched_folders.iter().any(is_new)
     }
 
     /// Returns true for a module or a package directly in the directory of a Python script.
@@ -154,8 +191,47 @@ impl ImportPlaces {
         };
         let folder = folder.map(lowercase_text);
         let is_folder = |other: &PathBuf| Some(lowercase_text(other)) == folder;
-        has_suffix(path, &PYTHON_SUFFIXES) && self.python_folders.iter().any(is_folder)
+        self.python_folders.iter().any(is_folder)
     }
+}
+
+/// Returns true if the file `path` would add a module or a package to `folder`, which a library can
+/// import if it exists. Accesses the file system.
+fn is_new_module(path: &Path, folder: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(folder) else {
+        return false;
+    };
+    let Some(first) = below.components().next() else {
+        return false;
+    };
+    let module = folder.join(first);
+    if module == path {
+        return !path.exists();
+    }
+    !contains_python(&module)
+}
+
+/// Returns true if a directory contains a Python file. Accesses the file system.
+fn contains_python(directory: &Path) -> bool {
+    let mut directories = vec![directory.to_owned()];
+    let mut entries = 0;
+    while let Some(directory) = directories.pop() {
+        let Ok(listed) = directory.read_dir() else {
+            continue;
+        };
+        for entry in listed.flatten() {
+            entries += 1;
+            if entries > MAX_DIRECTORY_ENTRIES {
+                return false;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => directories.push(entry.path()),
+                Ok(_) if has_suffix(&entry.path(), &PYTHON_SUFFIXES) => return true,
+                _ => {}
+            }
+        }
+    }
+    false
 }
 
 /// Returns true if `path` is `stem` with any suffix, such as `helper.abi3.so`.
@@ -173,6 +249,13 @@ fn has_suffix(path: &Path, suffixes: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn handlers(handlers: Vec<PathBuf>) -> ProjectScripts {
+        ProjectScripts {
+            handlers,
+            started: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_file_that_can_replace_an_import_is_protected() {
@@ -195,7 +278,7 @@ mod tests {
         }
         let scripts =
             ["tools/words.py", "jst/words.cjs", "jst/deep/run.mjs"].map(|name| root.join(name));
-        let places = ImportPlaces::from_scripts(scripts.into_iter(), root);
+        let places = ImportPlaces::from_scripts(&handlers(scripts.to_vec()), root);
         for (name, expected) in [
             ("tools/helper/__init__.py", true),
             ("tools/helper.abi3.so", true),
@@ -222,7 +305,8 @@ mod tests {
             assert_eq!(found, expected, "{name}");
         }
         std::fs::write(root.join("tools/words.py"), "import_module(name)\n").unwrap();
-        let places = ImportPlaces::from_scripts([root.join("tools/words.py")].into_iter(), root);
+        let scripts = handlers(vec![root.join("tools/words.py")]);
+        let places = ImportPlaces::from_scripts(&scripts, root);
         for (name, expected) in [
             ("anywhere/new.py", true),
             ("anywhere/new.so", true),
@@ -231,6 +315,44 @@ mod tests {
         ] {
             let found = places.find_containing(&root.join(name)).is_some();
             assert_eq!(found, expected, "{name}");
+        }
+    }
+    #[test]
+    fn a_new_python_module_that_a_library_can_import_is_protected() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for (name, text) in [
+            ("server.py", "import pickle\nload('settings.production')\n"),
+            ("app/models/user.py", ""),
+            ("docs/guide.md", ""),
+        ] {
+            let path = root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let server = vec![root.join("server.py")];
+        let started = ProjectScripts {
+            handlers: Vec::new(),
+            started: server.clone(),
+        };
+        let started = ImportPlaces::from_scripts(&started, root);
+        let handler = ImportPlaces::from_scripts(&handlers(server), root);
+        // A host loads only modules that the project names.
+        for (name, with_server, with_handler) in [
+            ("org/__init__.py", true, false),
+            ("org/python/core.py", true, false),
+            ("docs/python/core.py", true, false),
+            ("brotli.so", true, false),
+            ("org/notes.md", false, false),
+            ("app/models/order.py", false, false),
+            ("app/new/order.py", false, false),
+            ("settings/production.py", true, true),
+            ("settings.py", true, true),
+            ("settings.json", false, false),
+        ] {
+            let found = |places: &ImportPlaces| places.find_containing(&root.join(name)).is_some();
+            assert_eq!(found(&started), with_server, "{name}");
+            assert_eq!(found(&handler), with_handler, "{name}");
         }
     }
 }

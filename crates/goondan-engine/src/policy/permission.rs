@@ -160,7 +160,7 @@ async fn request_permit(
         Some(change) => format!("{}; {change}", first.why),
         None => first.why.clone(),
     };
-    let default_arguments = grants::default_arguments(tool, arguments);
+    let default_arguments = tool.default_arguments(arguments);
     let asked = ApprovalPrompt {
         agent: &first.agent,
         why: &reason,

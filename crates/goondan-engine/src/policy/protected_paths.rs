@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
+use goondan_spec::entry::library_candidates;
 use goondan_spec::kinds::{
     ConnectorEntry, ExtensionEntry, MarkedArguments, McpServer, McpTransport, McpValue, Permission,
-    PermissionAction, Permissions, ToolEntry,
+    PermissionAction, Permissions, ScriptModule, ToolEntry,
 };
 use serde_json::{Value, json};
 
 use super::hard_links;
-use super::import_places::ImportPlaces;
+use super::import_places::{ImportPlaces, ProjectScripts};
 use crate::policy::{DecisionReason, PathArguments, PolicyDecision};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::WrittenFile;
@@ -185,7 +186,13 @@ pub(crate) fn find(
     let imports = LazyCell::new(|| {
         let programs = bundle_paths.iter();
         let programs = programs.filter(|(_, why)| *why == ProtectionReason::Program);
-        ImportPlaces::from_scripts(programs.map(|(path, _)| path.clone()), &root)
+        let handlers: BTreeSet<PathBuf> = script_modules(environment.bundle)
+            .flat_map(|module| &module.files)
+            .map(|path| real_path_or_self(&root.join(path)))
+            .collect();
+        let programs = programs.map(|(path, _)| path.clone());
+        let (handlers, started) = programs.partition(|path| handlers.contains(path));
+        ImportPlaces::from_scripts(&ProjectScripts { handlers, started }, &root)
     });
     let secrets = if is_in(&folder, &root) {
         SecretFiles::below([&root])
@@ -387,30 +394,27 @@ fn bundle_protections(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionR
         .values()
         .flat_map(|tool| match &tool.spec.entry {
             ToolEntry::Builtin(_) | ToolEntry::Embedded | ToolEntry::A2a(_) => Vec::new(),
-            ToolEntry::Library(path) | ToolEntry::Executable(path) => vec![path.clone()],
-            ToolEntry::Module(module) => module.files.clone(),
+            ToolEntry::Library(path) => library_candidates(path),
+            ToolEntry::Executable(path) => vec![path.clone()],
+            ToolEntry::Module(_) => Vec::new(),
             ToolEntry::Mcp(server) => server_files(server, root),
         });
-    let modules = bundle
-        .extensions()
-        .values()
-        .flat_map(|extension| match &extension.spec.entry {
-            ExtensionEntry::Module(module) => module.files.clone(),
-            ExtensionEntry::Library(path) => vec![path.clone()],
-            ExtensionEntry::Builtin(_) => Vec::new(),
-        });
-    let connectors =
-        bundle
-            .connectors()
-            .values()
-            .flat_map(|connector| match &connector.spec.entry {
-                ConnectorEntry::Module(module) => module.files.clone(),
-                ConnectorEntry::Library(path) => vec![path.clone()],
-                ConnectorEntry::Builtin(_) => Vec::new(),
-            });
+    let extensions = bundle.extensions().values();
+    let extensions = extensions.filter_map(|extension| match &extension.spec.entry {
+        ExtensionEntry::Library(path) => Some(library_candidates(path)),
+        ExtensionEntry::Module(_) | ExtensionEntry::Builtin(_) => None,
+    });
+    let connectors = bundle.connectors().values();
+    let connectors = connectors.filter_map(|connector| match &connector.spec.entry {
+        ConnectorEntry::Library(path) => Some(library_candidates(path)),
+        ConnectorEntry::Module(_) | ConnectorEntry::Builtin(_) => None,
+    });
+    let modules = script_modules(bundle);
+    let modules = modules.flat_map(|module| module.files.iter().chain(&module.candidates).cloned());
     let entries = entries
+        .chain(extensions.flatten())
+        .chain(connectors.flatten())
         .chain(modules)
-        .chain(connectors)
         .map(|path| (path, ProtectionReason::Program));
     let files = bundle
         .files()
@@ -451,6 +455,26 @@ fn bundle_protections(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionR
         .chain(builds)
         .map(|(path, why)| (real_path_or_self(&root.join(path)), why))
         .collect()
+}
+
+/// Returns the handler files of tools, extensions and connectors.
+fn script_modules(bundle: &Bundle) -> impl Iterator<Item = &ScriptModule> {
+    let tools = bundle.tools().values();
+    let tools = tools.filter_map(|tool| match &tool.spec.entry {
+        ToolEntry::Module(module) => Some(&**module),
+        _ => None,
+    });
+    let extensions = bundle.extensions().values();
+    let extensions = extensions.filter_map(|extension| match &extension.spec.entry {
+        ExtensionEntry::Module(module) => Some(&**module),
+        _ => None,
+    });
+    let connectors = bundle.connectors().values();
+    let connectors = connectors.filter_map(|connector| match &connector.spec.entry {
+        ConnectorEntry::Module(module) => Some(&**module),
+        _ => None,
+    });
+    tools.chain(extensions).chain(connectors)
 }
 
 /// Returns the files of a server program that its command line and its variables name.

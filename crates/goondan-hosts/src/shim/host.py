@@ -270,10 +270,8 @@ def load(path, package):
 
 
 def _import(path, package):
-    # Last, so that a file of the project takes the place of nothing that is installed.
     for place in (package, os.path.dirname(path)):
-        if place not in sys.path:
-            sys.path.append(place)
+        add_place(place)
     name = os.path.relpath(path, package)[: -len(".py")].replace(os.sep, ".")
     if _found(name) == os.path.realpath(path):
         return importlib.import_module(name)

@@ -27,6 +27,9 @@ pub struct ScriptModule {
     /// The file, the bundle files that it imports by path (transitively), and the manifests of its
     /// package. All paths are relative to the bundle.
     pub files: Vec<String>,
+    /// Possible files of the entry, such as the build output of a TypeScript file. They may not
+    /// exist. The first one that exists is the entry.
+    pub candidates: Vec<String>,
     /// Directories with the modules that the files import by a path that they compute, relative to
     /// the bundle. Empty names stand for the bundle itself.
     pub computed: Vec<String>,
@@ -88,10 +91,9 @@ impl ScriptModule {
         lookups: &PathLookups<'_>,
         findings: &mut DiagnosticSink,
     ) -> Option<ScriptModule> {
-        let Some(path) = entry_candidates(path)
-            .into_iter()
-            .find(|candidate| lookups.is_file(candidate))
-        else {
+        let candidates = entry_candidates(path);
+        let existing = candidates.iter().find(|path| lookups.is_file(path));
+        let Some(path) = existing.cloned() else {
             let path_excerpt = excerpt(path, 200);
             let message = if lookups.is_folder(path) {
                 format!(
@@ -163,6 +165,7 @@ impl ScriptModule {
             runtime,
             package,
             files,
+            candidates,
             computed: computed.into_iter().collect(),
         })
     }

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,22 +26,40 @@ pub(super) fn note_network_program() {
 /// thread for some milliseconds once such a program was started with network access.
 ///
 /// A client on this machine that runs as the same user is permitted only if its process is found.
+/// A closed socket has no process any more, so its client is not permitted: its request is already
+/// in the queue.
 pub fn is_sandboxed_client(client: SocketAddr) -> bool {
-    if !HAS_NETWORK_PROGRAMS.load(Ordering::Relaxed) {
-        return false;
-    }
-    let Some(socket) = socket_at(client) else {
-        return false;
+    HAS_NETWORK_PROGRAMS.load(Ordering::Relaxed) && !has_permitted_process(client)
+}
+
+/// Returns true for a client on another machine, of another user, or whose process runs outside of
+/// the sandboxes of this process.
+fn has_permitted_process(client: SocketAddr) -> bool {
+    let Some(socket) = socket_at(client).filter(LocalSocket::is_open) else {
+        return !is_own_address(client.ip());
     };
     let is_own = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == socket.user);
-    is_own && !is_open_outside_sandboxes(socket.inode)
+    !is_own || is_open_outside_sandboxes(socket.inode)
+}
+
+/// Returns true for an address of this machine. A socket can be bound to no other address.
+fn is_own_address(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// A TCP socket of this machine.
 #[derive(Debug, PartialEq, Eq)]
 struct LocalSocket {
     user: u32,
+    /// 0 for a socket that its process has closed.
     inode: u64,
+}
+
+impl LocalSocket {
+    fn is_open(&self) -> bool {
+        self.inode != 0
+    }
 }
 
 /// Returns the socket with the local address `address`.
@@ -154,5 +172,27 @@ mod tests {
         assert!(is_open_outside_sandboxes(socket.inode));
         drop(client);
         assert!(!is_open_outside_sandboxes(socket.inode));
+    }
+
+    #[test]
+    fn a_local_client_is_permitted_only_while_its_socket_is_open() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let address = client.local_addr().unwrap();
+        assert!(has_permitted_process(address));
+        drop(client);
+        // The accepted end is still open, so the system keeps the closed end.
+        let accepted = listener.accept().unwrap().0;
+        assert!(!has_permitted_process(address));
+        drop(accepted);
+        // No socket has the address of a connection that was reset.
+        assert!(!has_permitted_process(SocketAddr::from((
+            [127, 0, 0, 2],
+            1
+        ))));
+        assert!(has_permitted_process(SocketAddr::from((
+            [203, 0, 113, 1],
+            1
+        ))));
     }
 }

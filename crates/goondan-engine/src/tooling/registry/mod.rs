@@ -10,6 +10,7 @@ use goondan_spec::Code;
 use goondan_spec::kinds::{ExportSpec, MarkedArguments, Permission};
 use serde_json::Value;
 
+use goondan_core::JsonObject;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 use goondan_core::schema::ArgumentSchema;
@@ -122,6 +123,24 @@ impl RegisteredTool {
     /// Returns true if an interrupted call may run again.
     pub(crate) fn may_repeat(&self) -> bool {
         self.spec.idempotent || self.spec.read_only
+    }
+
+    /// Returns the names of the arguments that equal their default. Only built-in tools have
+    /// defaults here: a server or a handler can treat a missing argument differently from its stated
+    /// default.
+    pub(crate) fn default_arguments(&self, arguments: &JsonObject) -> BTreeSet<String> {
+        if self.builtin.is_none() {
+            return BTreeSet::new();
+        }
+        let properties = self.schema.as_value().get("properties");
+        let default =
+            |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
+        let mut arguments: Vec<_> = arguments.iter().collect();
+        arguments.retain(|(name, value)| default(name) == Some(*value));
+        arguments
+            .into_iter()
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Creates the tool for an export of the Tool resource `resource`.
@@ -510,6 +529,19 @@ mod tests {
             Arc::new(EchoHandler),
             limits,
         ))
+    }
+
+    #[test]
+    fn only_built_in_tools_have_default_arguments() {
+        let Value::Object(arguments) = json!({"n": 1, "m": 1}) else {
+            unreachable!("the value is an object")
+        };
+        let tool = RegisteredTool::clone(&tool("echo", &[]));
+        assert!(tool.default_arguments(&arguments).is_empty());
+        let builtin = Some("echo__echo".to_owned());
+        let built_in = RegisteredTool { builtin, ..tool };
+        let defaults = built_in.default_arguments(&arguments);
+        assert_eq!(defaults, BTreeSet::from(["n".to_owned()]));
     }
 
     #[test]
