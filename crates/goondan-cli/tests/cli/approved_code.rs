@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::projects::manifest;
 use crate::sandbox::Sandbox;
+use crate::types::is_installed;
 
 const MODEL: &str = "{provider: scripted, model: any, options: {script: script.yaml}}";
 
@@ -63,20 +64,22 @@ fn scripts_changed_during_an_approval_request_do_not_run() {
     }
 }
 
-/// Returns the output of Python, without its own compiled files; `None` if it is not installed.
-fn python(folder: &Path, code: &str) -> Option<String> {
+/// Runs Python, which writes no compiled files of its own.
+fn run_python(folder: &Path, code: &str) {
     let output = Command::new("python3")
         .args(["-B", "-c", code])
         .current_dir(folder)
         .output()
-        .ok()?;
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
-    Some(String::from_utf8(output.stdout).unwrap())
 }
 
 /// Python runs a compiled file in place of the module next to it, if it trusts the file.
 #[test]
 fn a_planted_compiled_python_file_does_not_run() {
+    if !is_installed("python3") {
+        return;
+    }
     let sandbox = project("python3 -m tools.check", "{default: allow}");
     sandbox.write("p/tools/check.py", "open('good', 'w')\n");
     sandbox.write("p/evil.py", "open('evil', 'w')\n");
@@ -85,10 +88,8 @@ import importlib.util, py_compile
 py_compile.compile('evil.py', importlib.util.cache_from_source('tools/check.py'),
     invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)";
     let project = sandbox.dir().join("p");
-    if python(&project, compile).is_none() {
-        return;
-    }
-    python(&project, "import runpy; runpy.run_module('tools.check')").unwrap();
+    run_python(&project, compile);
+    run_python(&project, "import runpy; runpy.run_module('tools.check')");
     assert!(
         project.join("evil").exists(),
         "the file would run otherwise"
@@ -103,6 +104,9 @@ py_compile.compile('evil.py', importlib.util.cache_from_source('tools/check.py')
 #[test]
 #[cfg(target_os = "linux")]
 fn a_read_only_command_allowed_by_a_pattern_cannot_write_files() {
+    if !crate::safety::has_sandbox() || !is_installed("git") {
+        return;
+    }
     let rule = |pattern: &str| {
         format!("{{tool: bash__exec, args: {{command: \"{pattern}\"}}, action: allow}}")
     };
@@ -121,9 +125,7 @@ fn a_read_only_command_allowed_by_a_pattern_cannot_write_files() {
             git.args(args).current_dir(&project).output()
         };
         let commit = ["commit", "--allow-empty", "-m", "first"];
-        if !goondan::has_sandbox() || git(&["init"]).is_err() {
-            return;
-        }
+        assert!(git(&["init"]).unwrap().status.success());
         assert!(git(&commit).unwrap().status.success());
         let before = std::fs::read_to_string(project.join("goondan.yaml")).unwrap();
         let ended = called(&sandbox, || ());

@@ -182,7 +182,7 @@ fn a_runtime_process_receives_only_its_configured_variables() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_runtime_process_runs_in_the_sandbox_of_its_tool_and_agent() {
-    if !has_node() || !goondan::has_sandbox() {
+    if !has_node() || !crate::safety::has_sandbox() {
         return;
     }
     let cases = [

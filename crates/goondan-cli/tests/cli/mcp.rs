@@ -428,7 +428,7 @@ fn mcp_import_reports_skipped_servers() {
 /// A server runs in the sandbox of its agents, including for the tool list.
 #[test]
 fn a_server_of_a_sandboxed_agent_is_sandboxed() {
-    if !goondan::has_sandbox() {
+    if !crate::safety::has_sandbox() {
         return;
     }
     let sandbox = project(CALL_SCRIPT, "permissions: {default: allow, sandbox: {}}");

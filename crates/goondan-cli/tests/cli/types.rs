@@ -222,8 +222,9 @@ fn package(path: &str) -> String {
     .unwrap()
 }
 
+/// Returns true if `program --version` can be run. Otherwise prints why the test is skipped.
 #[allow(clippy::print_stderr, reason = "reports why a test is skipped")]
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let is_installed = Command::new(program).arg("--version").output().is_ok();
     if !is_installed {
         eprintln!("skipped: there is no {program}");

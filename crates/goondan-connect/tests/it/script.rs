@@ -15,7 +15,7 @@ use crate::support::{TestRuntime, with_timeout};
 fn is_installed(program: &str) -> bool {
     let is_found = Command::new(program).arg("--version").output().is_ok();
     if !is_found {
-        eprintln!("skipped: {program} is not installed");
+        eprintln!("skipped: there is no {program}");
     }
     is_found
 }

@@ -219,7 +219,18 @@ async fn a_host_process_ends_with_its_last_handler() {
         .call("linger", json!({}))
         .await
         .expect("the call succeeds");
+    #[cfg(target_os = "linux")]
+    assert_eq!(running_hosts(&fixture), 1);
     drop(hostile);
+    // Before the shutdown, which would end the process in any case.
+    #[cfg(target_os = "linux")]
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while running_hosts(&fixture) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the host process ends");
     assert!(
         fixture
             .libraries
@@ -228,6 +239,19 @@ async fn a_host_process_ends_with_its_last_handler() {
             .is_empty()
     );
     assert_eq!(count(&fixture.libraries.counters().crashes), 0);
+}
+
+/// Returns the number of running host processes of a fixture: their last argument is the path of its
+/// library. A process that has ended has no arguments.
+#[cfg(target_os = "linux")]
+fn running_hosts(fixture: &LibraryFixture) -> usize {
+    let folder = fixture.folder.path().display().to_string();
+    std::fs::read_dir("/proc")
+        .expect("the processes are listed")
+        .flatten()
+        .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
+        .filter(|arguments| String::from_utf8_lossy(arguments).contains(&folder))
+        .count()
 }
 
 #[tokio::test]

@@ -220,5 +220,34 @@ fn folding_ranges_are_returned() {
         "textDocument/foldingRange",
         json!({ "textDocument": { "uri": uri("goondan.yaml") } }),
     );
-    assert!(answer.as_array().unwrap().len() > 3, "{answer}");
+    let folds = answer.as_array().unwrap();
+    assert!(folds.iter().all(|fold| fold["kind"] == "region"));
+    let line = |fold: &Value, name: &str| fold[name].as_u64().unwrap();
+    let mut ranges: Vec<_> = folds
+        .iter()
+        .map(|fold| (line(fold, "startLine"), line(fold, "endLine")))
+        .collect();
+    ranges.sort_unstable();
+    assert_eq!(
+        ranges,
+        [
+            // The Models.
+            (0, 3),
+            (5, 8),
+            // The Agent: its metadata, spec, model with fallbacks, tools, extensions and permissions.
+            (10, 29),
+            (12, 13),
+            (14, 29),
+            (15, 18),
+            (17, 18),
+            (19, 22),
+            (20, 21),
+            (23, 24),
+            (26, 29),
+            (27, 29),
+            // The Swarm and its spec.
+            (31, 36),
+            (34, 36),
+        ]
+    );
 }

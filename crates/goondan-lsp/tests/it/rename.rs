@@ -131,22 +131,34 @@ fn renaming_a_name_with_escapes_is_rejected() {
 #[test]
 fn aliases_are_renamed_once() {
     let [(name, text), rest] = full_project();
-    let text = text
-        .replace("modelRef: Model/main", "modelRef: &m Model/main")
-        .replace(
-            "metadata: {name: default}",
-            "metadata: {name: default, labels: {a: *m}}",
-        );
+    let text = text.replace("modelRef: Model/main", "modelRef: &m Model/main");
     // An anchor is valid only in its document, so the alias is in the same document.
-    let text = text.replace(", labels: {a: *m}", "").replace(
+    let text = text.replace(
         "name: \"writer\"",
         "name: \"writer\"\n  labels: {x: &w writer, y: *w}",
     );
+    let text = text.replace(
+        "entryAgent: {kind: Agent, name: writer}\n  agents: [{ref: Agent/writer}]",
+        "entryAgent: &a Agent/writer\n  agents: [{ref: *a}]",
+    );
+    assert!(text.contains("*w") && text.contains("*a"), "{text}");
     let mut project = Project::open(&[(name, &text), rest]);
     let before = project.texts.clone();
-    project.rename("goondan.yaml", "&m Model/", "other");
-    project.rename("goondan.yaml", "&m Model/", "main");
-    assert_eq!(project.texts, before);
+    for (reference, old) in [("&m Model/", "main"), ("&a Agent/", "writer")] {
+        project.rename("goondan.yaml", reference, "other");
+        let renamed = &project.texts["goondan.yaml"];
+        assert!(
+            renamed.contains(&format!("{reference}other\n")),
+            "{renamed}"
+        );
+        assert!(renamed.contains("agents: [{ref: *a}]"), "{renamed}");
+        assert!(
+            renamed.contains("labels: {x: &w writer, y: *w}"),
+            "{renamed}"
+        );
+        project.rename("goondan.yaml", reference, old);
+        assert_eq!(project.texts, before);
+    }
 }
 
 #[test]

@@ -196,15 +196,24 @@ async fn requests_with_a_message_prefix_do_not_change_the_full_request() {
         answer(&client, whole.clone()).await;
     }
     let requests = mock.requests();
-    let bodies: Vec<_> = requests
-        .iter()
-        .skip(1)
-        .step_by(2)
-        .map(|request| &request.body)
-        .collect();
-    assert!(bodies.iter().all(|body| *body == bodies[0]), "{bodies:#?}");
-    let count = requests.len();
-    assert_eq!(requests[count - 2].body, requests[count - 1].body);
+    assert_eq!(requests.len(), 2 * whole.messages.len());
+    for (count, pair) in (1..).zip(requests.chunks(2)) {
+        // A client that received only these messages sends the same request.
+        let (alone, client) = openai(vec![stream(&[], "stop")]).await;
+        let prefix = second_turn();
+        answer(
+            &client,
+            ModelRequest {
+                messages: prefix.messages[..count].to_vec().into(),
+                ..prefix.clone()
+            },
+        )
+        .await;
+        assert_eq!(pair[0].body, alone.requests()[0].body, "{count} messages");
+        assert_eq!(pair[1].body, requests[1].body, "{count} messages");
+    }
+    let last = &requests[requests.len() - 2];
+    assert_eq!(last.body, requests[1].body);
 }
 
 #[tokio::test]

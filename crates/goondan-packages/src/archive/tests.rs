@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -67,7 +68,8 @@ fn list_files(directory: &Path) -> Vec<String> {
     found
 }
 
-/// Returns true if the archive is rejected. Asserts that no file is outside the target directory.
+/// Returns true if the archive is rejected. Asserts that the error has the code of archives, that no
+/// file is outside the target directory, and that an accepted archive has only valid names.
 fn is_refused(archive: &[u8]) -> bool {
     let directory = tempdir().unwrap();
     let into = directory.path().join("into");
@@ -78,7 +80,29 @@ fn is_refused(archive: &[u8]) -> bool {
         .filter(|path| !Path::new(path).starts_with(&into))
         .collect();
     assert!(outside.is_empty(), "{outside:?}");
-    outcome.is_err_and(|error| error.code == Code::PACKAGE_ARCHIVE)
+    match outcome {
+        Err(error) => assert_eq!(error.code, Code::PACKAGE_ARCHIVE, "{error}"),
+        Ok(()) => {
+            let paths = entry_paths(archive);
+            let tops: BTreeSet<_> = paths.iter().filter_map(|parts| parts.first()).collect();
+            assert_eq!(tops.len(), 1, "all paths have one top directory: {paths:?}");
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns the parts of each path in an archive. Asserts that every path is valid.
+fn entry_paths(archive: &[u8]) -> Vec<Vec<String>> {
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(archive));
+    let mut paths = Vec::new();
+    for entry in archive.entries().unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path_bytes().into_owned();
+        let parts = entry_names::parts(&path).unwrap();
+        paths.push(parts.into_iter().map(str::to_owned).collect());
+    }
+    paths
 }
 
 #[test]
@@ -334,8 +358,12 @@ proptest! {
         let into = directory.path().join("into");
         fs::create_dir(&into).unwrap();
         let name: Vec<u8> = name.into_iter().filter(|byte| *byte != 0).collect();
-        let _ = unpack(&archive(&[(EntryType::Regular, &[b"package/".as_slice(), &name].concat(), "")]), &into);
-        let _ = unpack(&archive(&[(EntryType::Regular, &name, "")]), &into);
+        let below = [b"package/".as_slice(), &name].concat();
+        for archive in [archive(&[(EntryType::Regular, &below, "")]), archive(&[(EntryType::Regular, &name, "")])] {
+            is_refused(&archive);
+            // The second archive finds the files of the first.
+            let _ = unpack(&archive, &into);
+        }
         for path in list_files(directory.path()) {
             prop_assert!(Path::new(&path).starts_with(&into));
         }
@@ -349,6 +377,6 @@ proptest! {
     fn a_corrupted_archive_never_writes_outside_the_target(mut bytes in Just(archive(&[])), at in 0usize..200, with in any::<u8>()) {
         let at = at % bytes.len();
         bytes[at] ^= with;
-        let _ = is_refused(&bytes);
+        is_refused(&bytes);
     }
 }

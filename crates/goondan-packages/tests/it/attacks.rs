@@ -71,6 +71,19 @@ async fn a_package_with_a_different_name_is_rejected() {
 async fn names_that_are_paths_are_refused() {
     let machine = Machine::new();
     machine.write_package("one", "one", "1.0.0", "");
+    // The files of a project without dependencies.
+    machine.write_package("app", "app", "0.1.0", "");
+    let lock = |name: &str| {
+        format!(
+            "lockfileVersion: 1\npackages:\n  \"{name}@1.0.0\": {{version: 1.0.0, resolved: \"file:../one\", contents: x}}\n"
+        )
+    };
+    machine.write("app/goondan.lock.yaml", &lock("one"));
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
+    let files = machine.files();
     for name in ["../x", "@a/../../x", ".lock", "@a/b/c", "a b", "C:x"] {
         machine.write_package(
             "app",
@@ -85,17 +98,15 @@ async fn names_that_are_paths_are_refused() {
                 .is_err(),
             "{name}"
         );
+        assert_eq!(machine.files(), files, "{name}");
         // The same path in the lockfile of the project.
         machine.write_package("app", "app", "0.1.0", "");
-        let lock = format!(
-            "lockfileVersion: 1\npackages:\n  \"{name}@1.0.0\": {{version: 1.0.0, resolved: \"file:../one\", contents: x}}\n"
-        );
-        machine.write("app/goondan.lock.yaml", &lock);
+        machine.write("app/goondan.lock.yaml", &lock(name));
         machine
             .install("app", &InstallOptions::default())
             .await
             .unwrap();
-        assert!(!exists(&machine.path("app/.goondan/x")) && !exists(&machine.path("x")));
+        assert_eq!(machine.files(), files, "{name}");
     }
 }
 

@@ -49,6 +49,23 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
 
+    /// Returns the paths of all files and directories.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.root.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                }
+                files.push(entry.path());
+            }
+        }
+        files.sort();
+        files
+    }
+
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap()
     }

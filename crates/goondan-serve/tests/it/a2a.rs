@@ -420,6 +420,38 @@ async fn an_approval_request_can_be_answered_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_word_does_not_answer_an_approval_request_that_no_client_has_seen() {
+    let state_root = tempfile::tempdir().unwrap();
+    let server = TestServer::start(state_root.path()).await;
+    let task = send(&server, message("m", "write")).await.unwrap();
+    assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
+    // After a restart, the server opens the approval request again and has shown it to no client.
+    server.kill().await;
+    let server = TestServer::start(state_root.path()).await;
+    let listening = server.broker.listen();
+    with_timeout(async {
+        while server.broker.open().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let still_open = send(&server, reply(&task, "1", json!({"text": "yes"})))
+        .await
+        .unwrap();
+    assert_eq!(state(&still_open), "TASK_STATE_INPUT_REQUIRED");
+    // The returned task shows the request, so that a word answers it.
+    let done = send(&server, reply(&task, "2", json!({"text": "no"})))
+        .await
+        .unwrap();
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED");
+    assert!(
+        answer(&done).as_str().unwrap().contains("E_TOOL_DENIED"),
+        "{done}"
+    );
+    drop(listening);
+}
+
+#[tokio::test]
 async fn protocol_version_0_3_returns_equivalent_tasks() {
     let state_root = tempfile::tempdir().unwrap();
     let server = TestServer::start(state_root.path()).await;

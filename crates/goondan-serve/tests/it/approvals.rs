@@ -1,5 +1,6 @@
 //! Approval requests over the HTTP API.
 
+use goondan::event::SwarmEvent;
 use goondan_serve::client::ClientError;
 use goondan_serve::wire::{AnswerBody, ApprovalChoice, CoverageBody, InputState, QuestionBody};
 
@@ -110,14 +111,23 @@ async fn an_approval_request_closes_when_its_client_disconnects() {
     approval_request(&mut stream).await;
     let sent: Vec<QuestionBody> = server.client.get("/api/approvals").await.unwrap();
     assert_eq!(sent.len(), 1);
+    let mut events = server.swarm.subscribe();
     drop(stream);
-    let events = server.swarm.subscribe();
     with_timeout(async {
         while server.broker.has_listeners() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    drop(events);
     assert!(server.broker.open().is_empty());
+    // The call is denied, and the turn continues without the client.
+    let text = with_timeout(async {
+        loop {
+            if let SwarmEvent::TurnEnded { result, .. } = events.recv().await.unwrap() {
+                break result.response_text();
+            }
+        }
+    })
+    .await;
+    assert!(text.contains("E_TOOL_DENIED"), "{text}");
 }

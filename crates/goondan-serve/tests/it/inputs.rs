@@ -248,6 +248,7 @@ async fn an_input_id_is_remembered_after_its_messages_are_removed() {
         .get("/api/instances/a/main/messages")
         .await
         .unwrap();
+    assert!(!kept.messages.is_empty());
     assert!(
         kept.messages
             .iter()

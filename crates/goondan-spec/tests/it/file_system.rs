@@ -60,7 +60,7 @@ fn bad_links_are_reported_without_a_loop() {
 }
 
 #[test]
-fn an_entry_behind_a_link_must_stay_inside_the_project() {
+fn an_entry_or_prompt_behind_a_link_must_stay_inside_the_project() {
     let directory = project();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("libx.so"), "").unwrap();
@@ -87,6 +87,32 @@ fn an_entry_behind_a_link_must_stay_inside_the_project() {
     fs::write(directory.path().join("libown.so"), "").unwrap();
     symlink("../libown.so", directory.path().join("tools/libown.so")).unwrap();
     fs::write(directory.path().join("tools.yaml"), tool("tools/own")).unwrap();
+    assert!(load_at(directory.path()).bundle.is_some());
+
+    fs::remove_file(directory.path().join("tools.yaml")).unwrap();
+    fs::write(outside.path().join("prompt.md"), "Be brief.").unwrap();
+    symlink(
+        outside.path().join("prompt.md"),
+        directory.path().join("prompt.md"),
+    )
+    .unwrap();
+    let agent = |prompt: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: x}}\n\
+             spec: {{modelConfig: {{modelRef: Model/m}}, prompt: {{systemRef: {prompt}}}}}\n"
+        )
+    };
+    for prompt in ["./prompt.md", "lib/prompt.md"] {
+        fs::write(directory.path().join("agents.yaml"), agent(prompt)).unwrap();
+        assert_eq!(
+            found(&load_at(directory.path())),
+            ["E_CONFIG_PATH_ESCAPE agents.yaml:4 spec.prompt.systemRef"],
+            "{prompt}"
+        );
+    }
+    fs::write(directory.path().join("own.md"), "Be brief.").unwrap();
+    symlink("../own.md", directory.path().join("tools/own.md")).unwrap();
+    fs::write(directory.path().join("agents.yaml"), agent("tools/own.md")).unwrap();
     assert!(load_at(directory.path()).bundle.is_some());
 }
 

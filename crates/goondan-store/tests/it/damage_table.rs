@@ -245,20 +245,41 @@ async fn a_lost_or_unreadable_done_record_is_restored_from_the_conversation() {
 
 #[tokio::test]
 async fn lost_messages_are_restored_from_the_log() {
-    for damage in [
-        FileDamage::Deleted,
-        FileDamage::Emptied,
-        FileDamage::CutAfter(2),
+    for (damage, is_killed) in [
+        (FileDamage::Deleted, false),
+        (FileDamage::Emptied, false),
+        (FileDamage::Deleted, true),
+        (FileDamage::Emptied, true),
+        // After a clean end, only a missing or empty file is restored.
+        (FileDamage::CutAfter(2), true),
     ] {
-        let (fs, world) = finished().await;
-        damage.apply(&fs, &file(layout::BASE));
+        let (fs, world) = if is_killed {
+            killed_after_turn().await
+        } else {
+            finished().await
+        };
+        let path = file(layout::BASE);
+        let before = fs.contents(&path).unwrap();
+        damage.apply(&fs, &path);
+        assert_ne!(fs.contents(&path).as_ref(), Some(&before), "{damage:?}");
         let process = Process::start(&fs, &world).await.unwrap();
         let messages = process.runtime.conversation(&a()).await.unwrap();
-        if damage != FileDamage::CutAfter(2) {
-            assert_eq!(messages[0].text(), "input one", "{damage:?}");
-        }
+        assert_eq!(messages[0].text(), "input one", "{damage:?} {is_killed}");
+        // The answer of agent `b` may add messages after the restored ones.
+        let after = fs.contents(&path).unwrap();
+        assert!(after.starts_with(&before), "{damage:?} {is_killed}");
         drop(process);
     }
+}
+
+/// Returns a swarm that was killed after a turn: the log still carries the messages of the turn.
+async fn killed_after_turn() -> (SimFs, World) {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    process.send("one").await.unwrap();
+    let next = fs.kill();
+    drop(process);
+    (next, world)
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! A disk that is full or fails, and recovers later.
 
 use crate::invariants::{check, check_answers};
-use crate::swarm::{Process, World, b, q, within};
+use crate::swarm::{Process, World, a, b, q, within};
 use goondan_core::event::{FinishReason, SwarmEvent};
 use goondan_core::message::MessageRole;
+use goondan_engine::runtime::ExternalInput;
 use goondan_store::fs::sim::SimFs;
 
 /// Number of bytes that exceeds the writes of one turn.
@@ -72,10 +73,21 @@ async fn a_turn_stopped_by_a_full_disk_is_retried_automatically() {
 async fn events_fail_with_a_store_error_while_the_disk_is_full() {
     let (fs, world, process) = run_on_limited_disk(MORE_THAN_ONE_TURN).await;
     fs.limit_free_space(Some(700));
-    let (two, three) = futures::join!(process.send("two"), process.send("three"));
-    for result in [two, three].into_iter().flatten() {
-        assert_eq!(result.error.unwrap().code, "E_STORE");
-    }
+    let error_code = async |id: &str| {
+        let input = ExternalInput {
+            id: Some(id.to_owned()),
+            ..ExternalInput::text(a(), format!("input {id}"))
+        };
+        match within(process.runtime.send(input)).await {
+            Err(refusal) => refusal.code().as_str().to_owned(),
+            Ok(accepted) => {
+                let result = within(accepted.result).await.unwrap();
+                result.error.unwrap().code
+            }
+        }
+    };
+    let codes = futures::join!(error_code("two"), error_code("three"));
+    assert_eq!(codes, ("E_STORE".to_owned(), "E_STORE".to_owned()));
     fs.limit_free_space(None);
     // An attempt that had already started still fails.
     while process.send("three").await.unwrap().error.is_some() {}

@@ -69,6 +69,7 @@ async fn store_calls_of_different_instances_run_concurrently() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreliable_store_loses_and_repeats_nothing() {
+    let mut started = 0;
     for (fails, remembered) in [(7, 1), (11, 1), (23, 1), (7, 9), (11, 9), (23, 9)] {
         let store = UnreliableStore::new(Arc::new(memory()), Duration::from_millis(20), fails)
             .remembered_outside(remembered);
@@ -82,6 +83,7 @@ async fn an_unreliable_store_loses_and_repeats_nothing() {
             // The connection failed during the start, so no event was accepted.
             continue;
         };
+        started += 1;
         for event in ["one", "two"] {
             // Repeat the event until it is accepted and completed.
             while within(process.send(event))
@@ -95,6 +97,7 @@ async fn an_unreliable_store_loses_and_repeats_nothing() {
         check_conversation(&messages);
         check_world(&world, &messages);
     }
+    assert!(started > 0, "every start failed");
 }
 
 fn b(key: &str) -> InstanceId {

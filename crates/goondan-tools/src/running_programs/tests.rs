@@ -183,6 +183,7 @@ async fn assert_answers(server: &mut ServerProgram) {
 #[tokio::test]
 async fn a_server_that_can_write_approved_files_is_paused_during_the_call() {
     if !crate::sandbox::sandboxed_start::is_supported() {
+        eprintln!("skipped: there is no sandbox");
         return;
     }
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -219,7 +220,10 @@ fn other_process() -> Option<Arc<LockFile>> {
 #[cfg(target_os = "linux")]
 #[tokio::test(start_paused = true)]
 async fn an_approved_call_waits_for_programs_of_another_process() {
-    let Some(other) = other_process() else { return };
+    let Some(other) = other_process() else {
+        eprintln!("skipped: there is no lock file of the user");
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().canonicalize().unwrap();
     let files = approved(&folder.join("run.sh"), "echo good");
@@ -239,7 +243,10 @@ async fn an_approved_call_waits_for_programs_of_another_process() {
 #[cfg(target_os = "linux")]
 #[tokio::test(start_paused = true)]
 async fn a_program_waits_for_an_approved_call_of_another_process() {
-    let Some(other) = other_process() else { return };
+    let Some(other) = other_process() else {
+        eprintln!("skipped: there is no lock file of the user");
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().canonicalize().unwrap().join("bin/run.sh");
     let start = other.lock_start(&[script]).unwrap();
@@ -266,6 +273,7 @@ async fn a_server_is_paused_for_an_approved_call_of_another_process() {
         crate::sandbox::sandboxed_start::is_supported(),
         other_process(),
     ) else {
+        eprintln!("skipped: there is no sandbox or no lock file of the user");
         return;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -516,9 +516,11 @@ async fn read_tools_do_not_follow_links_swapped_in_during_the_call() {
         ("file-system__list", json!({"path": "d"})),
         ("file-system__list", json!({"path": ".", "recursive": true})),
     ];
+    let mut answered = 0;
     for round in 0..150 {
         for (tool, arguments) in &calls {
             if let Ok(output) = engine.call(tool, arguments.clone()).await {
+                answered += 1;
                 let mut text = output.output.to_string();
                 // If nothing matches, the result contains the search pattern.
                 text = text.replace("**/secret", "");
@@ -529,6 +531,7 @@ async fn read_tools_do_not_follow_links_swapped_in_during_the_call() {
             }
         }
     }
+    assert!(answered > 0, "every call failed");
 }
 
 /// A sandboxed program creates hard links to a file with keys. No argument of these calls names the

@@ -204,6 +204,7 @@ async fn redirects_to_nonpublic_urls_are_blocked() {
         }
     }
     let requests = server.received_requests().await.unwrap();
+    assert!(!requests.is_empty(), "no call reached a redirect");
     assert!(requests.iter().all(|request| request.url.path() != "/in"));
     println!(
         "attacks: redirects to non-public addresses: {} in {count} calls, all refused",

@@ -463,7 +463,7 @@ mod links {
         let engine = MockEngine::new();
         let folder = engine.work().join(OsStr::from_bytes(b"bad\xff"));
         if std::fs::create_dir(&folder).is_err() {
-            // Some file systems accept only UTF-8.
+            eprintln!("skipped: the file system accepts only UTF-8 names");
             return;
         }
         std::fs::write(folder.join(OsStr::from_bytes(b"x\xff.txt")), "one\n").unwrap();

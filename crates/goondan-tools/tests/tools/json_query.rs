@@ -84,19 +84,27 @@ async fn json_query_exports_reject_invalid_arguments() {
     let bad = [
         ("query", json!({"data": "{oops"}), "not valid JSON"),
         ("query", json!({"data": "{}", "path": "a..b"}), "`a..b`"),
-        ("query", json!({"data": {}}), ""),
+        ("query", json!({"data": {}}), "args.data: "),
         ("pick", json!({"data": "[1]", "keys": ["a"]}), "object"),
         ("pick", json!({"data": "{}"}), "keys"),
-        ("pick", json!({"data": "{}", "keys": [1]}), ""),
-        ("count", json!({"data": ""}), ""),
+        ("pick", json!({"data": "{}", "keys": [1]}), "args.keys[0]: "),
+        ("count", json!({"data": ""}), "args.data: "),
         (
             "count",
             json!({"data": "[1", "path": "."}),
             "not valid JSON",
         ),
-        ("count", with_unknown(json!({"data": "1"})), ""),
+        (
+            "count",
+            with_unknown(json!({"data": "1"})),
+            "noSuchParameter",
+        ),
         ("flatten", json!({"data": "{}"}), "array"),
-        ("flatten", json!({"data": "[]", "depth": -1}), ""),
+        (
+            "flatten",
+            json!({"data": "[]", "depth": -1}),
+            "args.depth: ",
+        ),
         (
             "flatten",
             json!({"data": "[".repeat(100_000)}),

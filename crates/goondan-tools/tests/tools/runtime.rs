@@ -170,8 +170,9 @@ async fn a_process_belongs_to_the_conversation_that_started_it() {
 #[tokio::test]
 async fn dropping_the_tools_ends_all_processes() {
     let engine = MockEngine::new();
-    let id = start(&engine, "echo $$; sleep 60 & echo $!; wait").await;
-    let pids = read_until(&engine, &id, "\n").await;
+    let id = start(&engine, "echo $$; sleep 60 & echo $!; echo started; wait").await;
+    let output = read_until(&engine, &id, "started\n").await;
+    let pids: Vec<&str> = output.lines().take(2).collect();
     let alive = |pid: &str| {
         let state = std::process::Command::new("ps")
             .args(["-o", "stat=", "-p", pid])
@@ -180,10 +181,16 @@ async fn dropping_the_tools_ends_all_processes() {
             .stdout;
         !state.is_empty() && !state.starts_with(b"Z")
     };
-    assert!(pids.lines().all(alive), "{pids}");
+    assert!(
+        pids.len() == 2 && pids.iter().all(|pid| alive(pid)),
+        "{output}"
+    );
     let MockEngine { tools, .. } = engine;
     drop(tools);
-    crate::mock_engine::until("the processes to exit", || !pids.lines().any(alive)).await;
+    crate::mock_engine::until("the processes to exit", || {
+        !pids.iter().any(|pid| alive(pid))
+    })
+    .await;
 }
 
 /// After a restart of `gdn`, another process has the same ID.

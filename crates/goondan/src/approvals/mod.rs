@@ -429,6 +429,7 @@ mod tests {
     fn an_invalid_approvals_file_is_an_error() {
         let (_dir, workspace, project) = directories();
         std::fs::create_dir(&workspace).unwrap();
+        let running = ApprovalFile::of(&workspace, &project).unwrap();
         for broken in [
             "projects: {/p: [{agent: a}]}",
             "projects: {",
@@ -436,6 +437,12 @@ mod tests {
         ] {
             std::fs::write(workspace.join(APPROVALS_FILE), broken).unwrap();
             assert!(ApprovalFile::of(&workspace, &project).is_err(), "{broken}");
+            assert!(running.remember(vec![grant("ls")]).is_err(), "{broken}");
+            assert_eq!(
+                std::fs::read_to_string(workspace.join(APPROVALS_FILE)).unwrap(),
+                broken,
+                "the file is not overwritten"
+            );
         }
     }
 

@@ -87,6 +87,7 @@ fn ollama_call_arguments_are_objects_or_strings() {
         end("stop"),
     ];
     let answer = decoded(&lines).expect("an answer");
+    assert_eq!(calls_of(&answer).len(), 3);
     assert!(
         calls_of(&answer)
             .iter()
