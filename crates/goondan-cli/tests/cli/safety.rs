@@ -1196,3 +1196,45 @@ fn policy_explain_reports_protected_files() {
         explain("bash__exec", line)
     );
 }
+
+/// Files from which `gdn` reads variables and secrets are files with keys, whatever their name is.
+#[test]
+fn file_tools_ask_before_they_access_key_files_of_any_name() {
+    let sandbox = project_with_file_tools("workdir: project");
+    for (file, text) in [
+        ("conf/prod.env", "A_SETTING=one\n"),
+        ("keys/bank/token", "hunter2-hunter2\n"),
+        ("conf/other.env", "A_SETTING=two\n"),
+    ] {
+        sandbox.write(&format!("p/{file}"), text);
+    }
+    let folder = sandbox.dir().join("p");
+    std::fs::hard_link(folder.join("conf/prod.env"), folder.join("notes.txt")).unwrap();
+    let call = |tool: &str, args: Value| {
+        let args = args.to_string();
+        let arguments = ["tool", "call", tool, "-p", "p", "--args", &args, "--trust"];
+        let file = ["--env-file", "p/conf/prod.env", "--json"];
+        let mut command = sandbox.command(&[&arguments[..], &file].concat());
+        command.env("GOONDAN_SECRETS_DIR", folder.join("keys"));
+        sandbox.run_command(command)
+    };
+    for file in ["conf/prod.env", "keys/bank/token", "keys/new", "notes.txt"] {
+        for (tool, args) in [
+            ("fs__read", json!({"path": file})),
+            ("fs__write", json!({"path": file, "content": "A=b\n"})),
+        ] {
+            let asked = call(tool, args);
+            assert!(
+                asked.code != 0 && asked.stderr.contains("may contain keys"),
+                "{file}: {asked:?}"
+            );
+        }
+    }
+    let found = call("fs__grep", json!({"pattern": "A_SETTING|hunter2"}));
+    let found = found.ok();
+    assert!(
+        found.contains("other.env") && !found.contains("prod.env") && !found.contains("token"),
+        "{found}"
+    );
+    call("fs__read", json!({"path": "conf/other.env"})).ok();
+}
