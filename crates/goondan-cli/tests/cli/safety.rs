@@ -1238,3 +1238,29 @@ fn file_tools_ask_before_they_access_key_files_of_any_name() {
     );
     call("fs__read", json!({"path": "conf/other.env"})).ok();
 }
+
+#[test]
+fn settings_of_git_with_a_password_are_hidden_from_a_pattern() {
+    if !goondan::has_sandbox() {
+        return;
+    }
+    let sandbox = project(PERMISSIONS);
+    let name = "[user]\n\tname = Ada\n";
+    let list = |settings: &str| {
+        sandbox.write("home/.gitconfig", settings);
+        let args = json!({"command": "git config --list"}).to_string();
+        let arguments = ["tool", "call", "bash__exec", "-p", "p", "--args", &args];
+        let mut command = sandbox.command(&arguments);
+        command.env("HOME", sandbox.dir().join("home"));
+        sandbox.run_command(command).ok().to_owned()
+    };
+    assert!(list(name).contains("user.name=Ada"));
+    for with_key in [
+        "[http]\n\textraheader = Authorization: Basic hunter2\n",
+        "[url \"https://ada:hunter2@h/\"]\n\tinsteadOf = https://h/\n",
+    ] {
+        let listed = list(&format!("{name}{with_key}"));
+        let has_failed = listed.contains("unable to access") || listed.contains("fatal");
+        assert!(!listed.contains("hunter2") && !has_failed, "{listed}");
+    }
+}
