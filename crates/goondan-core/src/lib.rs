@@ -27,6 +27,7 @@ pub mod message;
 pub mod model_calls;
 pub mod nofollow_fs;
 pub mod notices;
+pub mod package_copies;
 pub mod patch_headers;
 pub mod path_json;
 pub mod path_style;

@@ -3,6 +3,8 @@
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
+use goondan_core::package_copies::code_path;
+
 use crate::failure::LibraryFailure;
 
 /// Library suffixes of all platforms, because an entry may come from another platform.
@@ -11,7 +13,7 @@ const LIBRARY_SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
 /// Returns the library file of `entry`: the file itself, or its name with this platform's prefix
 /// and suffix, with `-` or `_`.
 pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, LibraryFailure> {
-    let entry_path = bundle_root.join(entry);
+    let entry_path = code_path(&bundle_root.join(entry));
     let candidates = candidates(&entry_path);
     candidates
         .iter()

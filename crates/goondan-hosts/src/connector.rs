@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use goondan_core::JsonObject;
 use goondan_core::connector_host::{ConnectorHost, ConnectorStart, run_connector};
+use goondan_core::package_copies::code_path;
 use goondan_core::ports::tool::HandlerError;
 use goondan_spec::kinds::ScriptModule;
 use goondan_spec::{Code, ResourceId};
@@ -41,7 +42,7 @@ impl ScriptModules {
             Arc::clone(self.programs()),
         );
         let process = host.connect(&[], &project, &Arc::default()).await?;
-        let path = absolute(&bundle_root.join(&module.path));
+        let path = code_path(&absolute(&bundle_root.join(&module.path)));
         let path = path.to_string_lossy().into_owned();
         let transport = ModuleTransport::new(process, &host, path).single_call();
         let ended = run_connector(Arc::new(transport), &project, values, runtime.as_ref()).await;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::extension_protocol;
 use goondan_core::ids::InstanceId;
+use goondan_core::package_copies::{code_path, copy_around};
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::tool::{EntryOpenError, ToolHandler, ToolSet, ToolSource};
 use goondan_spec::content_hash::MAX_PACKAGE_BYTES;
@@ -133,10 +134,17 @@ pub(crate) fn define(
     };
     let is_setting = |name: &String| HOST_SETTINGS.contains(&name.as_str());
     let (settings, config) = config.into_iter().partition(|(name, _)| is_setting(name));
+    let mut package = code_path(&absolute(&root.join(&module.package)));
+    // An installed package needs no manifest of its language, and uses no files of the project.
+    if let Some(copy) = copy_around(&code_path(&absolute(&root.join(&module.path))))
+        && !package.starts_with(&copy)
+    {
+        package = copy;
+    }
     let definition = ScriptHostDefinition {
         runtime: found.runtime,
         program: found.program,
-        package: absolute(&root.join(&module.package)),
+        package,
         project: absolute(root),
         settings,
     };
@@ -163,7 +171,7 @@ impl ToolSource for ScriptModules {
         let new_handler = |export: &ExportSpec| {
             let handler = ModuleHandler {
                 host: Arc::clone(&host),
-                module: absolute(&bundle_root.join(&module.path)),
+                module: code_path(&absolute(&bundle_root.join(&module.path))),
                 tool: tool.id.name.clone(),
                 export: export.name.clone(),
                 config: Arc::clone(&config),
@@ -201,7 +209,7 @@ impl ExtensionSource for ScriptModules {
         Ok(extension_protocol::extension(ModuleExtension {
             host,
             name: extension.id.name.clone(),
-            module: absolute(&bundle_root.join(&module.path)),
+            module: code_path(&absolute(&bundle_root.join(&module.path))),
             config,
             limit: extension.spec.timeout,
             files: files.paths,

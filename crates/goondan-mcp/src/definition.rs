@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::codes;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
+use goondan_core::package_copies::code_path;
 use goondan_core::ports::tool::HandlerError;
 use goondan_core::started_files::{StartedFiles, StartedProgram};
 use goondan_spec::kinds::{
@@ -89,7 +90,7 @@ impl McpServerDefinition {
                     .collect::<Result<_, HandlerError>>()?,
                 folder: cwd
                     .as_ref()
-                    .map_or_else(|| project.clone(), |cwd| project.join(cwd)),
+                    .map_or_else(|| project.clone(), |cwd| code_path(&project.join(cwd))),
             },
             McpTransport::Http { url, headers } => ServerTransport::Http {
                 url: url.clone(),
@@ -202,7 +203,9 @@ fn resolve(
 /// Resolves a path against the project. A name without a slash is looked up in `PATH`.
 fn in_project(command: &str, project: &Path) -> String {
     match command.contains('/') {
-        true => project.join(command).to_string_lossy().into_owned(),
+        true => code_path(&project.join(command))
+            .to_string_lossy()
+            .into_owned(),
         false => command.to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! The HTTP client with its restrictions. It requires TLS except for this machine, sends no
 //! credentials to other hosts, and limits the size of answers.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use chrono::Utc;
@@ -37,9 +38,40 @@ pub(crate) fn is_local(url: &Url) -> bool {
     }
 }
 
+/// Returns true if `url` refers to this machine, or contains an address of a private network.
+pub(crate) fn is_internal(url: &Url) -> bool {
+    let is_private = |address| match address {
+        IpAddr::V4(address) => address.is_private() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unique_local(),
+    };
+    is_local(url) || address_of(url).is_some_and(is_private) || is_link_local(url)
+}
+
+/// Returns true if `url` contains a link-local or unspecified address. Services with credentials of a
+/// cloud have such addresses, and packages do not.
+pub(crate) fn is_link_local(url: &Url) -> bool {
+    address_of(url).is_some_and(|address| match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_unspecified(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.is_unspecified(),
+    })
+}
+
+/// Returns the address in `url`, in any notation; `None` for a name.
+fn address_of(url: &Url) -> Option<IpAddr> {
+    // A URL of `ssh` contains each host as text.
+    let host = Url::parse(&format!("https://{}", url.host_str()?)).ok()?;
+    let address = match host.host()? {
+        url::Host::Domain(_) => return None,
+        url::Host::Ipv4(address) => IpAddr::V4(address),
+        url::Host::Ipv6(address) => IpAddr::V6(address),
+    };
+    Some(address.to_canonical())
+}
+
 /// Returns true if a request to `url` is permitted.
 pub(crate) fn is_allowed(url: &Url) -> bool {
-    url.scheme() == "https" || (url.scheme() == "http" && is_local(url))
+    let is_encrypted = url.scheme() == "https" && !is_link_local(url);
+    is_encrypted || (url.scheme() == "http" && is_local(url))
 }
 
 /// Creates a client. This is slow because it reads the system's certificates.
@@ -51,9 +83,13 @@ pub(crate) async fn client() -> Result<Client> {
             .read_timeout(READ_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
             .redirect(Policy::custom(|attempt| {
-                // A remote host must not redirect to this machine.
+                // A remote host must not redirect to this machine or to a private network.
                 let was_local = attempt.previous().iter().all(is_local);
-                let may = is_allowed(attempt.url()) && (was_local || !is_local(attempt.url()));
+                let was_internal = attempt.previous().iter().all(is_internal);
+                let is_outside = !is_internal(attempt.url())
+                    || was_local
+                    || (was_internal && !is_local(attempt.url()));
+                let may = is_allowed(attempt.url()) && is_outside;
                 if may && attempt.previous().len() <= MAX_REDIRECTS {
                     attempt.follow()
                 } else {
@@ -82,7 +118,12 @@ pub(crate) fn host_of(url: &Url) -> String {
 pub(crate) fn parse(address: &str) -> Result<Url> {
     let url = Url::parse(address)
         .map_err(|error| PackageError::source(format!("`{address}` is not a URL: {error}.")))?;
-    if is_allowed(&url) {
+    if is_link_local(&url) {
+        Err(PackageError::source(format!(
+            "`{address}` is a link-local address, which can't be the source of a package."
+        ))
+        .suggest("use the host name of a registry or repository"))
+    } else if is_allowed(&url) {
         Ok(url)
     } else {
         Err(
@@ -167,6 +208,30 @@ fn unreachable_error(host: &str, error: &reqwest::Error) -> PackageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_local_addresses_are_no_sources_and_private_ones_are_internal() {
+        for (address, is_source, is_inside) in [
+            ("https://169.254.169.254/x", false, true),
+            ("https://0xa9fea9fe/x", false, true),
+            ("https://[fe80::1]/x", false, true),
+            ("https://[::ffff:169.254.169.254]/x", false, true),
+            ("https://0.0.0.0/x", false, true),
+            ("https://10.1.2.3/x", true, true),
+            ("https://[fd00::1]/x", true, true),
+            ("https://localhost/x", true, true),
+            ("https://127.0.0.1/x", true, true),
+            ("https://192.0.2.1/x", true, false),
+            ("https://registry.example/x", true, false),
+        ] {
+            let url = Url::parse(address).unwrap();
+            assert_eq!(parse(address).is_ok(), is_source, "{address}");
+            assert_eq!(is_internal(&url), is_inside, "{address}");
+        }
+        assert!(is_link_local(
+            &Url::parse("ssh://git@169.254.1.1/r").unwrap()
+        ));
+    }
 
     #[test]
     fn a_retry_waits_for_the_duration_in_retry_after() {

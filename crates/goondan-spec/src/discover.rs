@@ -9,7 +9,7 @@ use ignore::gitignore::Gitignore;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileAccess, FileKind};
-use crate::ignore_files::{self, MAX_IGNORE_FILE_BYTES};
+use crate::ignore_files::{IgnorePatterns, MAX_IGNORE_FILE_BYTES, MAX_IGNORE_PATTERN_BYTES};
 use crate::meta::Kind;
 use crate::paths::repository_around;
 use crate::text::reason;
@@ -68,8 +68,9 @@ pub(crate) fn discover_files(files: &dyn FileAccess, root: &Path) -> DiscoveredF
         root: canonical.clone(),
         found: DiscoveredFiles::default(),
         is_whole: false,
+        patterns: IgnorePatterns::default(),
     };
-    let ignores = ignores_above(files, &canonical);
+    let ignores = walk.ignores_above();
     walk.visit_directory("", &ignores, 0);
     let mut found_files = walk.found;
     found_files.files.sort_unstable();
@@ -85,6 +86,7 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
         root: root.to_owned(),
         found: DiscoveredFiles::default(),
         is_whole: true,
+        patterns: IgnorePatterns::default(),
     };
     walk.visit_directory("", &[], 0);
     walk.found.files.sort_unstable();
@@ -136,6 +138,8 @@ struct DiscoveryWalk<'f> {
     is_whole: bool,
     root: PathBuf,
     found: DiscoveredFiles,
+    /// Patterns of the ignore files that were read.
+    patterns: IgnorePatterns,
 }
 
 impl DiscoveryWalk<'_> {
@@ -149,7 +153,7 @@ impl DiscoveryWalk<'_> {
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut ignores = above.to_vec();
         if !self.is_whole && names.iter().any(|(name, _)| name == GITIGNORE) {
-            ignores.extend(read_gitignore(self.files, &path).map(Arc::new));
+            ignores.extend(self.read_gitignore(&path).map(Arc::new));
         }
         for (name, kind) in names {
             let relative = if folder.is_empty() {
@@ -175,6 +179,61 @@ impl DiscoveryWalk<'_> {
                 FileKind::NonUnicodeName => {}
             }
         }
+    }
+
+    /// Reads the `.gitignore` of a directory; `None` if there is none. Reports a file with too many
+    /// patterns, because its files would become part of the bundle.
+    fn read_gitignore(&mut self, folder: &Path) -> Option<Gitignore> {
+        let path = folder.join(GITIGNORE);
+        let FileKind::File = self.files.kind(&path).ok()? else {
+            return None;
+        };
+        // A link could lead to a secret, and git follows none either.
+        let real = self.files.canonicalize(folder).ok()?.join(GITIGNORE);
+        if self.files.canonicalize(&path).ok()? != real {
+            return None;
+        }
+        let bytes = self.files.read(&path, MAX_IGNORE_FILE_BYTES).ok()?;
+        let is_complete = bytes.len() as u64 <= MAX_IGNORE_FILE_BYTES;
+        let text = is_complete.then_some(bytes);
+        let rules = text.and_then(|text| self.patterns.parse(folder, &text));
+        if rules.is_none() {
+            self.report_large_gitignore(&path);
+        }
+        rules
+    }
+
+    /// Reports an ignore file whose patterns do not apply.
+    fn report_large_gitignore(&mut self, path: &Path) {
+        let name = path.strip_prefix(&self.root).unwrap_or(path);
+        let name = name.to_string_lossy().into_owned();
+        let message = format!(
+            "`{name}` is too large. The ignore files of a project have at most {} MiB each, and \
+             patterns of {} MiB in total; a pattern with wildcards counts eight times.",
+            MAX_IGNORE_FILE_BYTES / 1024 / 1024,
+            MAX_IGNORE_PATTERN_BYTES / 1024 / 1024,
+        );
+        let problem = Diagnostic::new(Code::FILE_TOO_LARGE, message)
+            .suggest("shorten the file; a pattern for a directory covers all files in it");
+        self.add_diagnostic(problem, name);
+    }
+
+    /// Returns the `.gitignore` files from the repository's top to the root, outermost first. Empty
+    /// outside a repository.
+    fn ignores_above(&mut self) -> Vec<Arc<Gitignore>> {
+        let root = self.root.clone();
+        let Some(top) = repository_around(self.files, &root) else {
+            return Vec::new();
+        };
+        let between = root
+            .ancestors()
+            .skip(1)
+            .take_while(|folder| folder.starts_with(top));
+        let mut ignores: Vec<_> = between
+            .filter_map(|folder| self.read_gitignore(folder).map(Arc::new))
+            .collect();
+        ignores.reverse();
+        ignores
     }
 
     /// Adds a resource file, and remembers a `goondan.yaml` in a subdirectory as a possible nested
@@ -357,43 +416,33 @@ fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     )
 }
 
-/// Reads the `.gitignore` of a directory; `None` if there is none.
-fn read_gitignore(files: &dyn FileAccess, folder: &Path) -> Option<Gitignore> {
-    let path = folder.join(GITIGNORE);
-    let FileKind::File = files.kind(&path).ok()? else {
-        return None;
-    };
-    // A link could lead to a secret, and git follows none either.
-    let real = files.canonicalize(folder).ok()?.join(GITIGNORE);
-    if files.canonicalize(&path).ok()? != real {
-        return None;
-    }
-    let bytes = files.read(&path, MAX_IGNORE_FILE_BYTES).ok()?;
-    let is_complete = bytes.len() as u64 <= MAX_IGNORE_FILE_BYTES;
-    ignore_files::parse(folder, &bytes).filter(|_| is_complete)
-}
-
-/// Returns the `.gitignore` files from the repository's top to `root`, outermost first. Empty
-/// outside a repository.
-fn ignores_above(files: &dyn FileAccess, root: &Path) -> Vec<Arc<Gitignore>> {
-    let Some(top) = repository_around(files, root) else {
-        return Vec::new();
-    };
-    let between = root
-        .ancestors()
-        .skip(1)
-        .take_while(|folder| folder.starts_with(top));
-    let mut ignores: Vec<_> = between
-        .filter_map(|folder| read_gitignore(files, folder).map(Arc::new))
-        .collect();
-    ignores.reverse();
-    ignores
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::MemoryFiles;
+
+    #[test]
+    fn a_gitignore_with_too_many_patterns_is_reported() {
+        let pattern = format!("{}\n", "a*".repeat(50));
+        let fitting = pattern.repeat(1_000);
+        let problems = |nested: &str| {
+            let files = MemoryFiles::new()
+                .file("/p/.gitignore", fitting.as_str())
+                .file("/p/a/.gitignore", fitting.as_str())
+                .file("/p/agents/.gitignore", nested)
+                .file("/p/agents/a.yaml", "");
+            discover_files(&files, Path::new("/p")).diagnostics
+        };
+        assert!(problems("# none\nb*\n").is_empty());
+        for nested in [fitting.clone(), "# a comment\n".repeat(100_000)] {
+            let problems = problems(&nested);
+            assert!(
+                matches!(problems.as_slice(), [only] if only.code == Code::FILE_TOO_LARGE
+                    && only.file.as_deref() == Some("agents/.gitignore")),
+                "{problems:?}"
+            );
+        }
+    }
 
     fn found(files: &MemoryFiles) -> Vec<String> {
         discover_files(files, Path::new("/p")).files

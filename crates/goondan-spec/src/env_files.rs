@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileAccess, FileKind};
 use crate::paths::MAX_FILE_BYTES;
+use crate::secret_files;
 use crate::text::reason;
 use crate::value::Environment;
 
@@ -28,6 +29,7 @@ pub fn read_env_files(
 ) -> Result<Environment, Diagnostic> {
     let mut environment = process;
     if let Some(path) = explicit {
+        secret_files::declare(path);
         read_into(
             &mut environment,
             files,

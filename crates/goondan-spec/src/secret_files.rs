@@ -1,8 +1,37 @@
 //! Files that can contain keys, such as `.env`, and their other names. A program in a sandbox can
 //! give such a file another name with a hard link, so files are also compared by their identity.
 
+use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+/// Files and directories from which this process reads variables or secrets, whatever their name is:
+/// absolute paths as they were given, and the same without links.
+static DECLARED: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
+
+/// Declares that this process reads variables or secrets from a file, or from the files of a
+/// directory. From then on, they count as files with keys in this process. Accesses the file system.
+pub fn declare(path: &Path) {
+    let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = given.canonicalize().ok();
+    let mut declared = DECLARED.write().unwrap_or_else(PoisonError::into_inner);
+    declared.extend(real.into_iter().chain([given]));
+}
+
+/// Returns true for the path of a [declared](declare) file, and for a path in a declared directory.
+/// Ignores case, like some file systems.
+pub fn is_declared(path: &Path) -> bool {
+    let declared = DECLARED.read().unwrap_or_else(PoisonError::into_inner);
+    let lowercase = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
+    // Most processes declare no file.
+    !declared.is_empty() && {
+        let path = lowercase(path);
+        declared
+            .iter()
+            .any(|place| path.starts_with(lowercase(place)))
+    }
+}
 
 /// Returns true for the name of a file or directory with keys. `name` is in lower case.
 pub fn is_secret_name(name: &str) -> bool {
@@ -46,7 +75,7 @@ impl SecretFiles {
         let mut bases = self.bases.iter();
         let below = bases.find_map(|base| path.strip_prefix(base).ok());
         let name = path.file_name().map(Path::new);
-        below.or(name).is_some_and(has_secret_name)
+        below.or(name).is_some_and(has_secret_name) || is_declared(path)
     }
 
     /// Returns true if a file has several hard links and can be one of the files with keys. This is
@@ -75,8 +104,9 @@ mod by_identity {
     use std::fs::Metadata;
     use std::os::unix::fs::MetadataExt as _;
     use std::path::PathBuf;
+    use std::sync::PoisonError;
 
-    use super::has_secret_name;
+    use super::{DECLARED, has_secret_name};
 
     /// Limit of searched entries.
     pub(super) const MAX_SEARCHED_ENTRIES: usize = 200_000;
@@ -101,11 +131,24 @@ mod by_identity {
     }
 
     impl FoundFiles {
+        /// Returns the files with the name of a file with keys below `bases`, and the declared files.
         pub(super) fn below(bases: &[PathBuf]) -> FoundFiles {
             let mut found_files = FoundFiles::default();
             let mut count = 0;
             let mut todo: VecDeque<(PathBuf, bool)> =
                 bases.iter().map(|base| (base.clone(), false)).collect();
+            let declared = DECLARED.read().unwrap_or_else(PoisonError::into_inner);
+            for place in declared.iter() {
+                match place.metadata() {
+                    Ok(metadata) if metadata.is_dir() => todo.push_front((place.clone(), true)),
+                    Ok(metadata) => {
+                        let identity = (metadata.dev(), metadata.ino());
+                        found_files.identities.insert(identity);
+                    }
+                    Err(_) => {}
+                }
+            }
+            drop(declared);
             while let Some((folder, is_secret)) = todo.pop_front() {
                 for entry in folder.read_dir().into_iter().flatten().flatten() {
                     count += 1;
@@ -179,6 +222,41 @@ mod tests {
             assert_eq!(files.contains_link(&metadata), by_link, "{name}");
             let is_secret = files.contains(&base.join(name), &metadata);
             assert_eq!(is_secret, by_link || by_name, "{name}");
+        }
+    }
+
+    #[test]
+    fn declared_files_are_secret_files_under_all_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        for directory_name in ["conf", "Keys/slack", "src"] {
+            fs::create_dir_all(base.join(directory_name)).unwrap();
+        }
+        for name in ["conf/prod.env", "Keys/slack/token", "src/main.rs"] {
+            fs::write(base.join(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink("conf/prod.env", base.join("linked.env")).unwrap();
+        fs::hard_link(base.join("conf/prod.env"), base.join("src/a.txt")).unwrap();
+        fs::hard_link(base.join("Keys/slack/token"), base.join("src/b.txt")).unwrap();
+        declare(&base.join("linked.env"));
+        declare(&base.join("Keys"));
+        let files = SecretFiles::below([&base]);
+        for (name, expected) in [
+            ("conf/prod.env", true),
+            ("CONF/Prod.env", true),
+            ("linked.env", true),
+            ("Keys/slack/token", true),
+            ("Keys/new", true),
+            ("src/a.txt", true),
+            ("src/b.txt", true),
+            ("src/main.rs", false),
+            ("conf/other.env", false),
+            ("Keys2", false),
+        ] {
+            let path = base.join(name);
+            let by_link = |metadata| files.contains_link(&metadata);
+            let is_secret = files.contains_name(&path) || path.metadata().is_ok_and(by_link);
+            assert_eq!(is_secret, expected, "{name}");
         }
     }
 }

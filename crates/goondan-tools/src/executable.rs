@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
+use goondan_core::package_copies::code_path;
 use goondan_core::ports::tool::{
     EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
@@ -55,7 +56,7 @@ impl ToolSource for ExecutableTools {
         let settings: ShellSettings =
             serde_json::from_value(Value::Object(tool.spec.config.clone()))
                 .map_err(|error| failed(format!("its config is invalid: {error}")))?;
-        let folder = bundle_root.join(path);
+        let folder = code_path(&bundle_root.join(path));
         let ready = run_blocking(move || Ok(inspect_tool(&folder)))
             .await
             .map_err(|error| failed(error.message))?;

@@ -57,6 +57,7 @@ mod schema;
 mod self_restart;
 mod server_programs;
 mod sessions;
+mod settings_with_keys;
 mod shell;
 mod squad;
 pub mod state_directory;

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::settings_with_keys::has_keys;
+
 /// The location of a tool chain.
 struct ToolChain {
     /// Environment variable with the location.
@@ -82,6 +84,9 @@ const TOOL_CHAINS: [ToolChain; 14] = [
     tool_chain("JAVA_HOME", "", &[]),
 ];
 
+/// Readable parts of tool chains with settings of the user. They are left out if they contain keys.
+const SETTINGS_FILES: [&str; 3] = ["config.toml", "hooks.json", "settings.toml"];
+
 /// Returns true for a variable with the location of a tool chain. Programs receive these variables
 /// like `PATH`, because without them they find no tool chain or the wrong one.
 pub(crate) fn is_variable(name: &str) -> bool {
@@ -112,20 +117,16 @@ impl ToolChain {
             [] => folders.collect(),
             parts => folders
                 .flat_map(|folder| parts.iter().map(move |part| folder.join(part)))
-                .filter(|path| !is_with_key(path))
+                .filter(|path| !is_settings_file(path) || !has_keys(path))
                 .collect(),
         }
     }
 }
 
-/// Returns true for a settings file of cargo that contains the token of a registry.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only the presence of a word counts"
-)]
-fn is_with_key(path: &Path) -> bool {
-    path.file_name() == Some("config.toml".as_ref())
-        && std::fs::read_to_string(path).is_ok_and(|text| text.contains("token"))
+/// Returns true for a file in which the user of a tool chain may write keys.
+fn is_settings_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    SETTINGS_FILES.iter().any(|file| name == *file)
 }
 
 #[cfg(test)]

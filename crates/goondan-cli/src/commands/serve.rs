@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::internal::{private_files, real_path, untrusted_text};
+use goondan::internal::{private_files, real_path, secret_files, untrusted_text};
 use goondan::spec::{Code, Secret};
 use goondan_connect::{Connections, DeliveredAnswer};
 use goondan_serve::{
@@ -387,6 +387,7 @@ fn token_source(args: &ServeArgs) -> Result<TokenSource, CliError> {
 
 /// Reads a token from a file. Fails if it is invalid.
 fn read_token(file: &Path) -> Result<ServerToken, CliError> {
+    secret_files::declare(file);
     let name = format!("The file `{}`", file.display());
     let text = input_files::read_text(input_files::open(file, &name)?, &name)?;
     ServerToken::new(text.trim()).ok_or_else(|| invalid_token_error(&name))

@@ -1236,6 +1236,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_IGNORE_FILE_BYTES",
     ),
     (
+        "total size of the patterns of ignore files, in a project or a search",
+        "ignore_files.rs",
+        "MAX_IGNORE_PATTERN_BYTES",
+    ),
+    (
         "size of `goondan.lock.yaml`",
         "goondan-packages/src/install.rs",
         "MAX_LOCK_BYTES",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::sandbox::{Outcome, Sandbox};
 
@@ -117,6 +117,61 @@ fn a_package_is_added_trusted_and_removed() {
     assert!(!read(&sandbox, "app/goondan.yaml").contains("@acme/tools"));
     assert!(!sandbox.dir().join("app/.goondan/installed/@acme").exists());
     assert_eq!(gdn(&sandbox, &["package", "remove", "@acme/tools"]).code, 3);
+}
+
+/// The code of a package runs from a copy that agents can't change.
+#[test]
+fn a_package_file_that_is_changed_during_a_run_is_not_used() {
+    let sandbox = package_and_project();
+    let module =
+        "{entry: ./late/t.mjs, exports: [{name: go, description: d, parameters: {type: object}}]}";
+    let package = format!(
+        "{PACKAGE}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: late}}\nspec: {module}\n"
+    );
+    sandbox.write("tools/goondan.yaml", &package);
+    sandbox.write(
+        "tools/late/t.mjs",
+        "export const handlers = { async go() { return (await import('./' + 'part.mjs')).text } };\n",
+    );
+    sandbox.write("tools/late/part.mjs", "export const text = 'Good';\n");
+    sandbox.write("app/evil.sh", "#!/bin/sh\necho Evil\n");
+    sandbox.write("app/evil.mjs", "export const text = 'Evil';\n");
+    let tools = "{ref: Tool/greeter}, {ref: Tool/late}, {ref: Tool/bash}";
+    let project = PROJECT
+        .replace("{ref: Tool/greeter}", tools)
+        .replace("tools: [", "workdir: project, tools: [")
+        .replace("model: any", "model: any, options: {script: script.yaml}");
+    sandbox.write("app/goondan.yaml", &project);
+    let installed = ".goondan/installed/@acme/tools";
+    let line = format!(
+        "cp evil.sh {installed}/greeter/hello.sh && cp evil.mjs {installed}/late/part.mjs && cp evil.mjs {installed}/late/t.mjs"
+    );
+    let calls = [
+        ("w", "bash__exec", json!({"command": line})),
+        ("g", "greeter__hello", json!({})),
+        ("l", "late__go", json!({})),
+    ];
+    let calls =
+        calls.map(|(id, tool, args)| json!({"calls": [{"id": id, "tool": tool, "args": args}]}));
+    let [write, greet, load] = calls;
+    let text = json!({"text": "{{ results.w.output.exitCode }} {{ results.g.output.stdout }} {{ results.l.output }}"});
+    let script = json!({"agents": {"a": [write, greet, load, text]}});
+    sandbox.write("app/script.yaml", &script.to_string());
+    gdn(&sandbox, &["package", "add", "../tools"]).ok();
+    let outcome = gdn(&sandbox, &["run", "--trust", "--yes", "--input", "go"]);
+    let answer = outcome.ok();
+    assert!(
+        answer.starts_with('0') && answer.contains("Hello") && !answer.contains("Evil"),
+        "{answer}"
+    );
+    if Command::new("node").arg("--version").output().is_ok() {
+        assert!(answer.contains("Good"), "{answer}");
+    }
+    let changed = gdn(&sandbox, &["run", "--trust", "--yes", "--input", "go"]);
+    assert!(
+        changed.stderr.contains("E_PACKAGE_INTEGRITY"),
+        "{changed:?}"
+    );
 }
 
 #[test]

@@ -1261,3 +1261,71 @@ fn policy_explain_reports_protected_files() {
         explain("bash__exec", line)
     );
 }
+
+/// Files from which `gdn` reads variables and secrets are files with keys, whatever their name is.
+#[test]
+fn file_tools_ask_before_they_access_key_files_of_any_name() {
+    let sandbox = project_with_file_tools("workdir: project");
+    for (file, text) in [
+        ("conf/prod.env", "A_SETTING=one\n"),
+        ("keys/bank/token", "hunter2-hunter2\n"),
+        ("conf/other.env", "A_SETTING=two\n"),
+    ] {
+        sandbox.write(&format!("p/{file}"), text);
+    }
+    let folder = sandbox.dir().join("p");
+    std::fs::hard_link(folder.join("conf/prod.env"), folder.join("notes.txt")).unwrap();
+    let call = |tool: &str, args: Value| {
+        let args = args.to_string();
+        let arguments = ["tool", "call", tool, "-p", "p", "--args", &args, "--trust"];
+        let file = ["--env-file", "p/conf/prod.env", "--json"];
+        let mut command = sandbox.command(&[&arguments[..], &file].concat());
+        command.env("GOONDAN_SECRETS_DIR", folder.join("keys"));
+        sandbox.run_command(command)
+    };
+    for file in ["conf/prod.env", "keys/bank/token", "keys/new", "notes.txt"] {
+        for (tool, args) in [
+            ("fs__read", json!({"path": file})),
+            ("fs__write", json!({"path": file, "content": "A=b\n"})),
+        ] {
+            let asked = call(tool, args);
+            assert!(
+                asked.code != 0 && asked.stderr.contains("may contain keys"),
+                "{file}: {asked:?}"
+            );
+        }
+    }
+    let found = call("fs__grep", json!({"pattern": "A_SETTING|hunter2"}));
+    let found = found.ok();
+    assert!(
+        found.contains("other.env") && !found.contains("prod.env") && !found.contains("token"),
+        "{found}"
+    );
+    call("fs__read", json!({"path": "conf/other.env"})).ok();
+}
+
+#[test]
+fn settings_of_git_with_a_password_are_hidden_from_a_pattern() {
+    if !goondan::has_sandbox() {
+        return;
+    }
+    let sandbox = project(PERMISSIONS);
+    let name = "[user]\n\tname = Ada\n";
+    let list = |settings: &str| {
+        sandbox.write("home/.gitconfig", settings);
+        let args = json!({"command": "git config --list"}).to_string();
+        let arguments = ["tool", "call", "bash__exec", "-p", "p", "--args", &args];
+        let mut command = sandbox.command(&arguments);
+        command.env("HOME", sandbox.dir().join("home"));
+        sandbox.run_command(command).ok().to_owned()
+    };
+    assert!(list(name).contains("user.name=Ada"));
+    for with_key in [
+        "[http]\n\textraheader = Authorization: Basic hunter2\n",
+        "[url \"https://ada:hunter2@h/\"]\n\tinsteadOf = https://h/\n",
+    ] {
+        let listed = list(&format!("{name}{with_key}"));
+        let has_failed = listed.contains("unable to access") || listed.contains("fatal");
+        assert!(!listed.contains("hunter2") && !has_failed, "{listed}");
+    }
+}

@@ -254,6 +254,27 @@ fn the_yes_option_does_not_trust_the_project() {
     );
 }
 
+#[test]
+fn the_usual_token_of_a_platform_tool_requires_trust() {
+    let arguments = "{repository: a/b, number: 1, verdict: approve}";
+    let project = project_calling("github", "github__review", arguments, "");
+    let text = std::fs::read_to_string(project.dir().join("p/goondan.yaml")).unwrap();
+    project.write("p/goondan.yaml", &text.replace(ALLOW, ""));
+    for arguments in [
+        &["run", "p", "--yes", "--input", "x"][..],
+        &["tool", "call", "github__read", "-p", "p", "--yes"],
+    ] {
+        let mut command = project.command_without_trust(arguments);
+        command.env("GITHUB_TOKEN", "ghp_0123456789abcdefghij");
+        let refused = project.run_command(command);
+        let wants = "passes the value of GITHUB_TOKEN or GH_TOKEN to Tool/github";
+        assert!(
+            refused.code == 7 && refused.stderr.contains(wants),
+            "{refused:?}"
+        );
+    }
+}
+
 /// Starts a model server that refuses all requests. Returns its address and the requests.
 fn listener() -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

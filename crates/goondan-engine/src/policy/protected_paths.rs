@@ -25,7 +25,7 @@ use goondan_core::protected_names::ProtectionReason;
 use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, OpenedFile};
 use goondan_core::started_files::StartedProgram;
-use goondan_spec::secret_files::SecretFiles;
+use goondan_spec::secret_files::{SecretFiles, is_declared};
 
 /// Name of the file of a skill. A file of this name that an argument names may be for another
 /// program, or for an agent that is added later.
@@ -200,6 +200,9 @@ pub(crate) fn find(
         SecretFiles::below([&root, &folder])
     };
     let protection_of = |path: &Path, access: PathAccess| {
+        if is_declared(path) {
+            return Some((path.to_owned(), ProtectionReason::Secrets));
+        }
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
             return None;
         }

@@ -3,6 +3,7 @@
 use std::fs::{self, Metadata};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::{Compression, GzBuilder};
 use goondan_spec::content_hash::{MAX_PACKAGE_BYTES, MAX_PACKAGE_ENTRIES};
@@ -157,12 +158,14 @@ fn is_program(_: &Metadata) -> bool {
 fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     let mut walk = WalkBuilder::new(folder);
     walk.standard_filters(false).follow_links(false);
+    let mut rules = None;
     if by_rules {
         walk.hidden(true);
         let top = folder.canonicalize();
         let top = top.map_err(|error| PackageError::io("read", folder, &error))?;
         let above = repository_around(&OsFiles, &top).unwrap_or(&top);
-        let ignores = IgnoreFiles::new(above, &[IGNORE_FILE, ".gitignore"]);
+        let ignores = Arc::new(IgnoreFiles::new(above, &[IGNORE_FILE, ".gitignore"]));
+        rules = Some(Arc::clone(&ignores));
         let start = folder.to_owned();
         walk.filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
@@ -212,6 +215,13 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
                 "The package has more than {MAX_PACKAGE_ENTRIES} files."
             )));
         }
+    }
+    if let Some(path) = rules.as_ref().and_then(|rules| rules.left_out()) {
+        let message = format!(
+            "`{}` is too large, so it is unclear which files the package contains.",
+            path.strip_prefix(folder).unwrap_or(path).display()
+        );
+        return Err(PackageError::archive(message).suggest("shorten its list of patterns"));
     }
     files.sort();
     if files.is_empty() {

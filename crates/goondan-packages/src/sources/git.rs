@@ -56,6 +56,7 @@ impl GitReference {
         if !PERMITTED_SCHEMES.contains(&scheme)
             || url.contains(char::is_whitespace)
             || at.is_some_and(|at| !is_plain(at))
+            || url::Url::parse(url).is_ok_and(|url| crate::http::is_link_local(&url))
         {
             return Err(PackageError::source(format!(
                 "`{text}` is not the URL of a git repository."
@@ -75,10 +76,10 @@ impl GitReference {
         })
     }
 
-    /// Returns true if the URL refers to this machine.
-    pub(super) fn is_local(&self) -> bool {
+    /// Returns true if the URL refers to this machine or to a private network.
+    pub(super) fn is_internal(&self) -> bool {
         self.url.starts_with("file:")
-            || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
+            || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_internal(&url))
     }
 
     /// Returns the reference to another revision of the same repository.
@@ -362,6 +363,8 @@ mod tests {
             "git+https://h/r#--upload-pack=x",
             "git+ssh://-oProxyCommand=x/r",
             "git+https://h/r#a b",
+            "git+https://169.254.169.254/r",
+            "git+ssh://git@[fe80::1]/r",
             "git+https://h/r#a..b",
             "git+--upload-pack=x",
         ] {

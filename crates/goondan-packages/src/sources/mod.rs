@@ -98,7 +98,7 @@ impl PackageSource {
                 ),
             );
         };
-        if settings.folder.is_none() && source.is_of_this_machine() {
+        if settings.folder.is_none() && source.is_internal() {
             Err(local_source_error(text))
         } else {
             Ok(source)
@@ -114,13 +114,13 @@ impl PackageSource {
         http::parse(&settings.registry).map(PackageSource::Registry)
     }
 
-    /// Returns true if the source depends on the machine.
-    fn is_of_this_machine(&self) -> bool {
+    /// Returns true if the source depends on the machine or its network.
+    fn is_internal(&self) -> bool {
         match self {
             PackageSource::File(_) => true,
-            PackageSource::Oci(reference) => reference.is_local(),
-            PackageSource::Git(reference) => reference.is_local(),
-            PackageSource::Registry(url) => http::is_local(url),
+            PackageSource::Oci(reference) => reference.is_internal(),
+            PackageSource::Git(reference) => reference.is_internal(),
+            PackageSource::Registry(url) => http::is_internal(url),
         }
     }
 
@@ -170,7 +170,7 @@ impl ExactLocation {
     pub fn parse(resolved: &str, settings: &FetchSettings) -> Result<ExactLocation> {
         if resolved.starts_with("https://") || resolved.starts_with("http://") {
             let url = http::parse(resolved)?;
-            return if settings.folder.is_none() && http::is_local(&url) {
+            return if settings.folder.is_none() && http::is_internal(&url) {
                 Err(local_source_error(resolved))
             } else {
                 Ok(ExactLocation::Archive(url, None))
@@ -221,7 +221,8 @@ impl fmt::Display for PackageSource {
 /// Creates the error for a downloaded package that depends on a local directory.
 fn local_source_error(text: &str) -> PackageError {
     PackageError::source(format!(
-        "A downloaded package depends on `{text}`, which is a source on this machine."
+        "A downloaded package depends on `{text}`, which is a source on this machine or \
+         in its network."
     ))
     .suggest("only your own project may use local sources: add the dependency to your project")
 }

@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use goondan::internal::nofollow_fs::{FileOpenMode, open_without_links};
+use goondan::internal::secret_files::is_declared;
 use goondan::spec::Code;
 use tower_http::services::ServeFile;
 
@@ -100,6 +101,7 @@ fn find(root: &Path, path: &str) -> Option<SiteEntry> {
         let real = place.canonicalize().ok()?;
         let below = real.strip_prefix(root).ok()?;
         let is_private = below.iter().any(|name| is_hidden(&name.to_string_lossy()));
+        let is_private = is_private || is_declared(&real);
         (!is_private).then_some(real)
     };
     let mut real = resolve(&root.join(parts().collect::<PathBuf>()))?;
@@ -151,7 +153,7 @@ fn has_other_names(root: &Path, metadata: &Metadata) -> bool {
             if searched > MAX_SEARCHED_ENTRIES {
                 return true;
             }
-            if is_hidden(&entry.file_name().to_string_lossy()) {
+            if is_hidden(&entry.file_name().to_string_lossy()) || is_declared(&entry.path()) {
                 continue;
             }
             match entry.metadata() {

@@ -34,12 +34,15 @@ spec: {provider: openai, model: gpt-5-mini}
     }
     /// A file exceeds the size limit.
     FILE_TOO_LARGE = "E_CONFIG_FILE_TOO_LARGE" {
-        why: "A YAML file or a prompt has more than 1 MiB.",
+        why: "A YAML file, a prompt or a `.gitignore` has more than 1 MiB, or the `.gitignore` files \
+            have too many patterns.",
         next: "Split the file. `gdn` reads every `*.yaml` in a directory named `models`, `agents`, \
             `tools`, \
               `extensions`, `connectors`, `connections`, `swarms` or `resources`. Move reference \
             material to a file \
-              that the agent reads with a tool.",
+              that the agent reads with a tool. In a `.gitignore`, exclude directories instead of \
+            files.",
+        more: Some("limits.md#projects"),
     }
     /// A file contains too many documents.
     TOO_MANY_DOCUMENTS = "E_CONFIG_TOO_MANY_DOCUMENTS" {

@@ -18,7 +18,7 @@ use crate::running_programs::{RegisteredProgram, WriteAccess};
 use crate::sandbox::{self, SandboxedCommand, sandboxed_start};
 use goondan_core::nofollow_fs::{FileOpenMode, open_without_links};
 use goondan_spec::reason;
-use goondan_spec::secret_files::has_secret_name;
+use goondan_spec::secret_files::{has_secret_name, is_declared};
 
 /// The target of a stream.
 #[derive(Clone)]
@@ -221,13 +221,14 @@ fn open_in_workdir(
     // A link or a directory may lead to a protected file, for which a direct redirection would need
     // an approval.
     let below = root.relative_path(&resolved.path);
-    let is_protected = match mode {
+    let leads_to_key_file = is_declared(&resolved.path) && !is_declared(path);
+    let has_protected_target = match mode {
         RedirectionMode::Reading => has_secret_name(below),
         RedirectionMode::Writing | RedirectionMode::Appending => {
             shell::is_protected(&below.to_string_lossy())
         }
     };
-    if is_protected && !has_protected_name(path) {
+    if leads_to_key_file || (has_protected_target && !has_protected_name(path)) {
         let message = format!(
             "`{}` is protected, but was not checked as a protected path",
             resolved.path.display()

@@ -12,6 +12,7 @@ use goondan_core::nofollow_fs::{
 use goondan_core::ports::tool::HandlerError;
 use goondan_core::real_path::real_path;
 use goondan_spec::Code;
+use goondan_spec::secret_files::is_declared;
 
 use super::{FileRoot, ResolvedPath};
 use crate::errors;
@@ -35,10 +36,11 @@ impl FileRoot {
     /// the file, so no rule has decided about it.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened, or if another name of it is that of a file with keys.
+    /// Fails if the file cannot be opened, if another name of it is that of a file with keys, or if
+    /// it is a declared one.
     pub(crate) fn open_found(&self, path: &Path) -> io::Result<File> {
         let file = open_regular_file(self.base_of(path), path)?;
-        if self.secrets.contains_link(&file.metadata()?) {
+        if is_declared(path) || self.secrets.contains_link(&file.metadata()?) {
             Err(secret_file_error())
         } else {
             Ok(file)

@@ -39,6 +39,7 @@ mod world_readable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_core::package_copies::copy_around;
 use goondan_core::ports::tool::{ApprovedFile, HandlerError, ToolContext};
 use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
 use tokio::process::Command;
@@ -213,6 +214,14 @@ impl ProgramLauncher {
             .map(|sandbox| build_layer(sandbox, places, program))
             .collect();
         layers.extend(more);
+        // The code of an installed package may be outside of the project.
+        let folder = command.as_std().get_current_dir().and_then(copy_around);
+        let copies = folder.into_iter().chain(program.and_then(copy_around));
+        for copy in copies {
+            layers
+                .iter_mut()
+                .for_each(|layer| layer.read.push(copy.clone()));
+        }
         layers = layers
             .into_iter()
             .map(SandboxLayer::without_state)

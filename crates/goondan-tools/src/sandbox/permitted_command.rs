@@ -9,8 +9,9 @@ use tokio::process::Command;
 use super::program_files::{self, FoundProgram};
 use super::{
     ANY_PROGRAM, ProgramAccess, ProgramLauncher, SandboxLayer, SandboxedCommand, build_layer,
-    resolved_once, sandboxed_start,
+    resolved_once, sandboxed_start, sets_variable,
 };
+use crate::settings_with_keys::has_keys;
 use crate::tool_chains;
 
 /// Directories below the home directory that programs may read in addition to tool chains. They
@@ -22,7 +23,7 @@ const READABLE_HOME_DIRS: [&str; 4] = [
     ".local/share/uv/tools",
 ];
 
-/// Git's files below the home directory. Git requires them, although some contain a password.
+/// Git's files below the home directory. Those with keys are not readable.
 const GIT_HOME_FILES: [&str; 4] = [
     ".gitconfig",
     ".config/git/attributes",
@@ -30,13 +31,16 @@ const GIT_HOME_FILES: [&str; 4] = [
     ".config/git/ignore",
 ];
 
+/// Variable with the path of git's settings of the user.
+const GIT_SETTINGS_VARIABLE: &str = "GIT_CONFIG_GLOBAL";
+
 impl ProgramLauncher {
     /// Returns `command` for `found`, which may also start the programs in `other_programs`. It runs in the
     /// sandboxes of `containments` and of the tool, the agent and its callers. On systems without
     /// sandboxes, those of `containments` are omitted.
     pub(crate) fn confine_command(
         &self,
-        command: Command,
+        mut command: Command,
         ctx: &ToolContext,
         found: &FoundProgram,
         other_programs: &[FoundProgram],
@@ -50,9 +54,13 @@ impl ProgramLauncher {
         let path = path.unwrap_or_default().to_owned();
         let can_sandbox = !containments.is_empty() && sandboxed_start::is_supported();
         let applied_containments = containments.iter().filter(|_| can_sandbox);
-        let layers = applied_containments
+        let layers: Vec<SandboxLayer> = applied_containments
             .map(|one| layer_of(one, ctx, found, other_programs, &path))
             .collect();
+        // Git fails if it cannot read its settings.
+        if !sets_variable(&command, GIT_SETTINGS_VARIABLE) && hide_git_settings(&layers) {
+            command.env(GIT_SETTINGS_VARIABLE, "/dev/null");
+        }
         self.confine_with(command, ctx, None, layers)
     }
 }
@@ -143,7 +151,8 @@ fn layer_of(
         layer.read.extend(
             std::env::home_dir()
                 .into_iter()
-                .flat_map(|home| GIT_HOME_FILES.map(|below| home.join(below))),
+                .flat_map(|home| GIT_HOME_FILES.map(|below| home.join(below)))
+                .filter(|file| !has_keys(file)),
         );
     }
     let stated_programs = containment.sandbox.programs.as_deref().unwrap_or_default();
@@ -158,6 +167,23 @@ fn layer_of(
             .extend(program_and_neighbors().flat_map(FoundProgram::files));
     }
     layer
+}
+
+/// Returns true if settings of git with keys exist that one of the sandboxes hides.
+fn hide_git_settings(layers: &[SandboxLayer]) -> bool {
+    let home = std::env::home_dir();
+    let files = home
+        .into_iter()
+        .flat_map(|home| GIT_HOME_FILES.map(|below| home.join(below)));
+    let mut files = files.filter(|file| has_keys(file));
+    let is_hidden = |file: PathBuf| {
+        let is_readable = |layer: &SandboxLayer| {
+            let mut readable = layer.read.iter().chain(&layer.write);
+            readable.any(|place| file.starts_with(place))
+        };
+        !layers.iter().all(is_readable)
+    };
+    files.any(is_hidden)
 }
 
 fn is_git(found: &FoundProgram) -> bool {

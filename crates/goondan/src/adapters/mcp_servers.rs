@@ -12,6 +12,7 @@ use goondan_spec::{Bundle, Diagnostic};
 use goondan_tools::{HelperCommand, ServerCommand, ServerProgram, ServerPrograms};
 
 use crate::start::environment::project_variables;
+use crate::start::package_copies::copy_packages;
 use crate::workspace::StateRoot;
 
 /// Starts server programs with the sandbox that their Tools and callers require.
@@ -74,6 +75,9 @@ pub async fn mcp_servers(
 ) -> Result<McpTools, Diagnostic> {
     let environment = project_variables(bundle, env_file, is_trusted).await?;
     state_root.protect();
+    if is_trusted {
+        copy_packages(bundle, state_root).await?;
+    }
     let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));
     let servers = McpTools::new(&state_root.0, dialer, environment).redactor(redactor);
     servers.mask_secrets_of(bundle);

@@ -50,6 +50,7 @@ pub(crate) struct EntryToolSource {
     mcp: McpTools,
     a2a: A2aTools,
     embedded: EmbeddedTools,
+    state_root: StateRoot,
 }
 
 impl EntryToolSource {
@@ -67,7 +68,8 @@ impl EntryToolSource {
             state_root,
             Arc::new(HostStarter(ServerPrograms::new(helper.clone()))),
         );
-        StateRoot(state_root.to_owned()).protect();
+        let state_directory = StateRoot(state_root.to_owned());
+        state_directory.protect();
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(DynamicLibraries::new(staging, LibraryLimits::default()));
         let builtin = BuiltinTools::new()
@@ -85,7 +87,13 @@ impl EntryToolSource {
             mcp: McpTools::new(state_root, dialer, environment.clone()).stand_ins(stand_ins),
             a2a: A2aTools::new(environment),
             embedded: EmbeddedTools::default(),
+            state_root: state_directory,
         }
+    }
+
+    /// Returns the state root, for copies of installed packages.
+    pub(crate) fn state_root(&self) -> &StateRoot {
+        &self.state_root
     }
 
     /// Sets the redactor that masks secrets in the tool lists of MCP servers.

@@ -31,6 +31,7 @@ pub(crate) use self::tool_requests::ToolReloads;
 use crate::blocking::run_blocking;
 use crate::build::ToolBuilds;
 use crate::start::checks;
+use crate::start::package_copies::copy_packages;
 use crate::start::project::{self, Project};
 use crate::start::secrets;
 use crate::start::swarm::{Swarm, SwarmInner};
@@ -252,6 +253,9 @@ impl Swarm {
             state.basis = Some(Arc::new(basis));
             return Ok(serving.number);
         }
+        copy_packages(&bundle, inner.tools.state_root())
+            .await
+            .map_err(|problem| vec![problem])?;
         inner.tools.set_environment(environment.clone());
         let unchanged = match &state.basis {
             Some(before) if environment == state.environment => basis.unchanged_tools(before),

@@ -8,6 +8,7 @@ use goondan_spec::{BundleSnapshot, Code, Diagnostic, OsFiles, ReloadPlan, diff};
 use crate::reload::file_fingerprints::FingerprintCache;
 use crate::reload::plan_swarm;
 use crate::start::builder::SwarmBuilder;
+use crate::start::package_copies::copy_packages;
 use crate::start::secrets;
 use crate::workspace::running_record::LastGeneration;
 use crate::workspace::{StateRoot, Workspace};
@@ -54,6 +55,9 @@ impl SwarmBuilder {
             Err(problem) => return vec![problem],
         };
         let root = StateRoot::find(self.state_root.as_deref());
+        if let Err(problem) = copy_packages(&self.bundle, &root).await {
+            return vec![problem];
+        }
         let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);
@@ -96,6 +100,7 @@ impl SwarmBuilder {
         let environment = secrets::complete(&self.bundle, &swarm.id, environment)
             .await
             .map_err(to_error)?;
+        copy_packages(&self.bundle, &root).await.map_err(to_error)?;
         let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);

@@ -33,6 +33,7 @@ use crate::reload::{
     follow_servers, plan_swarm,
 };
 use crate::start::environment::VariableSource;
+use crate::start::package_copies::copy_packages;
 use crate::start::secrets;
 use crate::start::start_error::StartError;
 use crate::start::swarm::{Swarm, SwarmInner};
@@ -372,6 +373,7 @@ impl SwarmBuilder {
         let environment = secrets::complete(&self.bundle, &swarm.id, environment).await?;
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
+        copy_packages(&self.bundle, &root).await?;
         let tools = self.tool_sources(&root, &environment);
         let source = self
             .tools

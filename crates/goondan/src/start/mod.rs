@@ -5,6 +5,7 @@ pub mod checks;
 pub(crate) mod conversations;
 pub(crate) mod environment;
 pub mod model_probe;
+pub(crate) mod package_copies;
 pub mod project;
 pub(crate) mod secrets;
 pub(crate) mod start_error;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use goondan_spec::{Bundle, Code, Diagnostic, Environment, ResourceId, ValueSource};
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, ResourceId, ValueSource, secret_files};
 
 /// Variable with the secrets directory, which contains `NAME/KEY` or `NAME`.
 const SECRETS_DIR_VARIABLE: &str = "GOONDAN_SECRETS_DIR";
@@ -28,6 +28,9 @@ pub(crate) async fn complete(
     swarm: &ResourceId,
     mut environment: Environment,
 ) -> Result<Environment, Diagnostic> {
+    if let Some(folder) = environment.get(SECRETS_DIR_VARIABLE) {
+        secret_files::declare(Path::new(folder));
+    }
     for (name, key) in bundle.secret_refs(swarm) {
         let source = ValueSource::SecretRef {
             name: name.clone(),
@@ -64,6 +67,8 @@ fn read_from_folder(folder: &Path, name: &str, key: &str) -> Result<Option<Strin
     let Some(path) = paths.iter().find(|path| path.is_file()) else {
         return Ok(None);
     };
+    // A link may lead out of the directory.
+    secret_files::declare(path);
     let unusable = |cause: String| {
         let message = format!(
             "The secret `Secret/{name}` can't be read from {}: {cause}.",

@@ -238,6 +238,9 @@ impl OciClient {
         if http::is_local(&realm) && !http::is_local(&self.base) {
             return Err(self.protocol_error("its token server is this machine"));
         }
+        if http::is_internal(&realm) && !http::is_internal(&self.base) {
+            return Err(self.protocol_error("its token server is in a private network"));
+        }
         let actions = if self.purpose == Push {
             "pull,push"
         } else {

@@ -79,9 +79,9 @@ impl OciReference {
         }
     }
 
-    /// Returns true if the registry is on this machine.
-    pub(crate) fn is_local(&self) -> bool {
-        self.base_url().is_ok_and(|url| http::is_local(&url))
+    /// Returns true if the registry is on this machine or in a private network.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.base_url().is_ok_and(|url| http::is_internal(&url))
     }
 
     /// Returns true if the reference selects one package and not all versions.

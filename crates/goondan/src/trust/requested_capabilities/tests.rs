@@ -340,6 +340,43 @@ fn tool_settings_that_extend_access_are_requested() {
 }
 
 #[test]
+fn tokens_that_built_in_tools_take_from_usual_variables_are_requested() {
+    assert_eq!(
+        agent_descriptions("tools: [{ref: Tool/github}]"),
+        ["passes the value of GITHUB_TOKEN or GH_TOKEN to Tool/github"]
+    );
+    let own = |name: &str, config: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\n\
+             spec: {{entry: 'builtin:{name}', config: {{{config}}}}}\n"
+        )
+    };
+    for (tool, variables) in [
+        ("slack", "SLACK_BOT_TOKEN or SLACK_TOKEN"),
+        ("discord", "DISCORD_BOT_TOKEN or DISCORD_TOKEN"),
+        (
+            "telegram",
+            "TELEGRAM_BOT_TOKEN or BOT_TOKEN or TELEGRAM_TOKEN",
+        ),
+    ] {
+        let requested = |config| {
+            descriptions(project(SCRIPTED, "tools: [{ref: Tool/t}]", &own(tool, config)).path())
+        };
+        let expected = format!("passes the value of {variables} to Tool/t");
+        assert_eq!(requested("allowHosts: [a.example]"), [expected]);
+        assert_eq!(
+            requested("apiBaseUrl: 'https://a.example'"),
+            Vec::<String>::new(),
+            "another server gets no token from a variable"
+        );
+        assert_eq!(
+            requested("token: {valueFrom: {env: MY_TOKEN}}"),
+            ["passes the value of MY_TOKEN to Tool/t"]
+        );
+    }
+}
+
+#[test]
 fn env_files_are_requested() {
     let folder = project(SCRIPTED, "tools: []", "");
     std::fs::write(folder.path().join(".env"), "A=b\n").unwrap();

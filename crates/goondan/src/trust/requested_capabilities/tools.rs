@@ -138,6 +138,28 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
     requests
 }
 
+/// Returns the usual variables from which built-in tools take their token: those of each Tool of the
+/// project, and of each built-in one that an agent lists. A tool with its own token, or with its own
+/// API URL, uses none of them.
+pub(super) fn usual_tokens(bundle: &Bundle) -> Vec<RequestedCapability> {
+    let request = |tool: &Resource<Tool>, origin: Option<&ResourceOrigin>| {
+        let is_set = |key: &str| tool.spec.config.contains_key(key);
+        let uses_variable =
+            !tool.spec.variables.is_empty() && !is_set("token") && !is_set("apiBaseUrl");
+        let names = tool.spec.variables.join(" or ");
+        uses_variable.then(|| value_request(&names, &tool.id.to_string(), origin))
+    };
+    let own = bundle.tools().values().filter(|tool| tool.origin.is_some());
+    let own = own.filter_map(|tool| request(tool, tool.origin.as_ref()));
+    let listed = bundle.agents().values().flat_map(|agent| {
+        let tools = agent.spec.tools.iter();
+        let tools = tools.filter_map(|used| bundle.tools().get(&used.tool));
+        let built_in = tools.filter(|tool| tool.origin.is_none());
+        built_in.filter_map(|tool| request(tool, agent.origin.as_ref()))
+    });
+    own.chain(listed).collect()
+}
+
 /// Returns a clause with the target of a directory whose path contains a link; empty for another one.
 fn link_target(folder: &str, root: &Path) -> String {
     let home = || folder.strip_prefix("~/").zip(std::env::home_dir());

@@ -14,6 +14,7 @@ use super::project_digest;
 use crate::adapters::EntryToolSource;
 use crate::reload::{ReloadCheck, plan_swarm};
 use crate::start::environment::VariableSource;
+use crate::start::package_copies::copy_packages;
 use crate::start::project::{self, Project};
 use crate::start::secrets;
 
@@ -96,6 +97,13 @@ impl StandbyNode<'_> {
         let Ok(swarm) = bundle.choose_swarm(Some(&self.swarm.name)) else {
             return false;
         };
+        if let Err(problem) = copy_packages(&bundle, self.tools.state_root()).await {
+            tracing::warn!(
+                problem = problem.message,
+                "the leader's project can't be loaded on this node"
+            );
+            return false;
+        }
         self.tools.set_environment(environment.clone());
         self.tools.mcp().prepare_reload(&bundle, swarm);
         let number = self.generation.number + 1;
