@@ -112,7 +112,7 @@ async function waits() {
   // The page asks for the messages of the conversation that the events name.
   await send("good morning", "waits");
   const words = await page.evaluate(async () => {
-    const { take, tell, state } = await import("/studio/state.js");
+    const { addEvent, notify, state } = await import("/studio/state.js");
     const { turns, waited, waitedInCall } = await import("/studio/facts.js");
     const begin = Date.now() - 600_000;
     const at = (seconds) => new Date(begin + seconds * 1000).toISOString();
@@ -129,8 +129,8 @@ async function waits() {
       event("tool.completed", "desk", 186, { spanId: "w2", toolCallId: "lead", toolName: "agents__request", stepId: "s1", status: "ok", duration: 6_000 }),
       event("turn.completed", "desk", 187, { spanId: "w1", duration: 8_000, finishReason: "text_response" }),
     ];
-    for (const one of events) take(one);
-    tell("events", events);
+    for (const one of events) addEvent(one);
+    notify("events", events);
     const turn = turns.get("turn-waits-desk");
     return { turn: waited(turn), call: waitedInCall(turn, [...turn.calls.values()][0]), isLoaded: state.isLoaded };
   });

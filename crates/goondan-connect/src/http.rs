@@ -62,7 +62,7 @@ fn build_client() -> Result<Client, String> {
     Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
-        // Callers decide about retries, because only they can tell which requests are repeatable.
+        // Callers decide about retries, because only they know which requests are repeatable.
         .retry(reqwest::retry::never())
         // A redirect would send the token to another host.
         .redirect(reqwest::redirect::Policy::none())

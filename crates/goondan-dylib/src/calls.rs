@@ -37,7 +37,7 @@ impl LibraryCalls {
         let library = name.to_owned();
         tokio::spawn(async move {
             while let Some(line) = lines.recv().await {
-                log_generally(&library, &line);
+                write_general_log(&library, &line);
             }
         });
         LibraryCalls {
@@ -76,7 +76,7 @@ impl LibraryCalls {
         }
     }
 
-    fn general(&self) -> MutexGuard<'_, Option<mpsc::Sender<LogLine>>> {
+    fn lock_general_log(&self) -> MutexGuard<'_, Option<mpsc::Sender<LogLine>>> {
         self.general.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,7 +88,7 @@ impl LibraryCallbacks for LibraryCalls {
 
     fn event(&self, call: u64, event: RunningMessage) -> Status {
         match (call, event) {
-            (NO_CALL, RunningMessage::Log(line)) => match &*self.general() {
+            (NO_CALL, RunningMessage::Log(line)) => match &*self.lock_general_log() {
                 None => Status::CLOSED,
                 Some(general) => match general.try_send(line) {
                     Ok(()) => Status::OK,
@@ -109,13 +109,13 @@ impl LibraryCallbacks for LibraryCalls {
     }
 
     fn close(&self, why: &HandlerError) {
-        *self.general() = None;
+        *self.lock_general_log() = None;
         self.open.close(why);
     }
 }
 
-/// Writes a log line that belongs to no call.
-fn log_generally(library: &str, line: &LogLine) {
+/// Writes a log line outside of calls.
+fn write_general_log(library: &str, line: &LogLine) {
     let (message, fields) = (&line.message, Value::Object(line.fields.clone()));
     match line.level {
         LogLevel::Debug => tracing::debug!(target: "gdn::tool", library, %fields, "{message}"),

@@ -79,7 +79,7 @@ fn connector_error(why: HandlerError, name: &str) -> HandlerError {
 
 /// Converts the failure to start a connector to an error with a code.
 fn start_error(id: &ResourceId, failure: LibraryFailure) -> HandlerError {
-    let code = if failure.is_of_host() {
+    let code = if failure.is_host_failure() {
         Code::HOST_START
     } else {
         Code::HOST_MODULE

@@ -282,8 +282,8 @@ impl LibraryFailure {
         })
     }
 
-    /// Returns true if the host process caused the failure, or has ended.
-    pub(crate) fn is_of_host(&self) -> bool {
+    /// Returns true for a failure of the host process, such as its end or a timeout.
+    pub(crate) fn is_host_failure(&self) -> bool {
         matches!(
             self,
             LibraryFailure::NotHosted { .. }

@@ -17,7 +17,7 @@ pub(crate) struct ModuleExtension {
     pub(crate) host: Arc<ScriptHost>,
     pub(crate) name: String,
     pub(crate) module: PathBuf,
-    /// The config without the settings for programs.
+    /// The config without the process settings `env`, `sandbox` and `limits`.
     pub(crate) config: JsonObject,
     /// Maximum time of uninterrupted work.
     pub(crate) limit: Duration,

@@ -140,7 +140,7 @@ impl ScriptHost {
         let slot = self.slot(&scope);
         let mut slot_state = slot.0.lock().await;
         if let Some(process) = &slot_state.process {
-            if process.is_fit() {
+            if process.accepts_calls() {
                 return Ok(Arc::clone(process));
             }
             let has_answered = process.calls().has_answered();

@@ -52,7 +52,7 @@ pub(crate) struct RuntimeProcess {
     /// Set if the process accepts no further calls and ends after its last one.
     is_retired: AtomicBool,
     /// Set if the process has run out of memory and accepts no further calls.
-    is_spent: Arc<AtomicBool>,
+    is_out_of_memory: Arc<AtomicBool>,
     /// Description of the end, once the process has ended.
     ended: watch::Receiver<Option<String>>,
     /// Makes the process exit when this is dropped, with some time to do so itself.
@@ -79,7 +79,7 @@ impl RuntimeProcess {
         let (pong, pongs) = watch::channel(0);
         let (line_sender, lines) = mpsc::unbounded_channel();
         let (hello, hello_received) = oneshot::channel();
-        let is_spent = Arc::<AtomicBool>::default();
+        let is_out_of_memory = Arc::<AtomicBool>::default();
         let (end_sender, ended) = watch::channel(None);
         let events = Arc::<AtomicUsize>::default();
         tokio::spawn(write(lines, output, Arc::clone(&events)));
@@ -97,7 +97,7 @@ impl RuntimeProcess {
             notes: Arc::clone(&notes),
             pong,
             line_sender: line_sender.downgrade(),
-            is_spent: Arc::clone(&is_spent),
+            is_out_of_memory: Arc::clone(&is_out_of_memory),
             hello: Some(hello),
         };
         let reading = tokio::spawn(reader.read(input));
@@ -120,7 +120,7 @@ impl RuntimeProcess {
             pings: AtomicU64::new(0),
             pongs,
             is_retired: AtomicBool::new(false),
-            is_spent,
+            is_out_of_memory,
             ended,
             _leave: leave.drop_guard(),
         };
@@ -154,10 +154,10 @@ impl RuntimeProcess {
     }
 
     /// Returns true if the process accepts calls.
-    pub(crate) fn is_fit(&self) -> bool {
-        let is_given_up =
-            self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
-        self.calls.is_healthy() && !is_given_up
+    pub(crate) fn accepts_calls(&self) -> bool {
+        let is_ending = self.is_retired.load(Ordering::Relaxed)
+            || self.is_out_of_memory.load(Ordering::Relaxed);
+        self.calls.is_healthy() && !is_ending
     }
 
     /// Sends a message to the process. Has no effect if the process has ended; its open calls then
@@ -334,7 +334,7 @@ struct ShimMessageReader {
     notes: Arc<ProcessExitNotes>,
     pong: watch::Sender<u64>,
     line_sender: mpsc::WeakUnboundedSender<OutgoingLine>,
-    is_spent: Arc<AtomicBool>,
+    is_out_of_memory: Arc<AtomicBool>,
     hello: Option<oneshot::Sender<String>>,
 }
 
@@ -416,7 +416,7 @@ impl ShimMessageReader {
                 spent,
             } => {
                 // Set this before the answer, so that the caller's next call gets a new process.
-                self.is_spent.fetch_or(spent, Ordering::Relaxed);
+                self.is_out_of_memory.fetch_or(spent, Ordering::Relaxed);
                 let error = fault
                     .into_iter()
                     .fold(error, |error, fault| error.code(fault.code()));

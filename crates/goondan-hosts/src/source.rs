@@ -25,7 +25,7 @@ use crate::shim;
 /// Directory of the shims below the state root.
 const HOSTS_FOLDER: &str = "hosts";
 
-/// Settings of a tool's config that apply to its process; the handlers get the others.
+/// Settings of a tool's config that apply to its process. Handlers receive the other settings.
 const HOST_SETTINGS: [&str; 3] = ["env", "sandbox", "limits"];
 
 /// Opens tools and extensions in JavaScript, TypeScript and Python. Opening starts no process; the
@@ -41,7 +41,7 @@ struct SourceFiles {
     paths: Arc<[PathBuf]>,
     /// Directories from which the code imports modules by a computed path.
     computed: Arc<[PathBuf]>,
-    /// Hash of their contents.
+    /// Hash of the contents of the files.
     code: Arc<str>,
 }
 

@@ -43,11 +43,12 @@ pub(crate) fn tokens<H: LspHost>(server: &mut LanguageServer<H>, path: &Path) ->
     }
     found.sort_unstable();
     found.dedup_by_key(|(line, start, ..)| (*line, *start));
-    json!({ "data": relative_to_each_other(&found) })
+    json!({ "data": delta_encode(&found) })
 }
 
-/// Encodes each token relative to the previous one.
-fn relative_to_each_other(tokens: &[(u32, u32, u32, bool, bool)]) -> Vec<u32> {
+/// Encodes tokens in the LSP format: five numbers each, with the position relative to the previous
+/// token.
+fn delta_encode(tokens: &[(u32, u32, u32, bool, bool)]) -> Vec<u32> {
     let (mut data, mut before) = (Vec::with_capacity(5 * tokens.len()), (0, 0));
     for &(line, start, end, is_tool, is_definition) in tokens {
         let down = line - before.0;

@@ -37,7 +37,7 @@ pub(crate) async fn check(
     metadata: &AuthorizationMetadata,
 ) -> Result<(), HandlerError> {
     check_urls(definition, metadata)?;
-    check_secret_receiver(definition, metadata)?;
+    check_secret_destination(definition, metadata)?;
     match published_elsewhere(metadata) {
         Some((issuer, endpoint)) if !publishes(&issuer, endpoint).await => {
             let problem = format_args!(
@@ -88,9 +88,10 @@ fn check_urls(
     Ok(())
 }
 
-/// Checks the receiver of the client secret. With `oauth.issuer`, the issuer must match it. Without
-/// it, a configured client secret requires a token endpoint at the origin of `url`.
-fn check_secret_receiver(
+/// Checks that the client secret is sent only to a trusted server. With `oauth.issuer`, the issuer
+/// must match it. Otherwise, a configured client secret requires a token endpoint at the origin of
+/// `url`.
+fn check_secret_destination(
     definition: &McpServerDefinition,
     metadata: &AuthorizationMetadata,
 ) -> Result<(), HandlerError> {
@@ -334,7 +335,7 @@ mod tests {
         };
         let checked = |issuer, fields| {
             let server = server_definition("https://crm.example/mcp", oauth(issuer));
-            check_secret_receiver(&server, &metadata(fields))
+            check_secret_destination(&server, &metadata(fields))
         };
         let suggestion = checked(None, json!({})).unwrap_err().suggestion.unwrap();
         assert!(

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use rmcp::model::{Tool as Told, ToolAnnotations};
+use rmcp::model::{Tool as ServerTool, ToolAnnotations};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -253,7 +253,7 @@ fn clean_text(redactor: &SecretRedactor, text: &mut String) {
 /// sentence if the schema is unusable.
 fn catalog_tool(
     definition: &McpServerDefinition,
-    tool: &Told,
+    tool: &ServerTool,
     name: String,
 ) -> Result<CatalogTool, String> {
     let hints = tool

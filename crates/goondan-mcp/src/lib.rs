@@ -51,4 +51,6 @@ pub use oauth::ConsentBrowser;
 pub use prompts::{CatalogPrompt, PromptArgument, PromptInput, ServerPrompt};
 pub use session::McpSession;
 pub use source::{CatalogLookup, McpTools};
-pub use spawn_port::{McpServerProgram, ProgramStreams, RunningProgram, ServerSpawner, StandIns};
+pub use spawn_port::{
+    McpServerProgram, ProgramStreams, RunningProgram, ServerMocks, ServerSpawner,
+};

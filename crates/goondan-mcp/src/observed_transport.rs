@@ -1,4 +1,4 @@
-//! Notices reports of changed tools in the order of the messages of a server.
+//! Records notifications of changed tools before later messages of the server are delivered.
 
 use rmcp::RoleClient;
 use rmcp::model::{JsonRpcMessage, ServerNotification};

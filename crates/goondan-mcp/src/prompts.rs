@@ -1,4 +1,4 @@
-//! Prompts of a server: commands of the chat whose text the server writes.
+//! Prompts of a server: chat commands with a text from the server.
 
 use std::collections::HashSet;
 

@@ -83,7 +83,7 @@ async fn read(
         ServerResult::ReadResourceResult(read) => read.contents,
         // A single invalid content makes the typed answer unreadable.
         ServerResult::CustomResult(answer) => readable_contents(answer.0)?,
-        ServerResult::InputRequiredResult(_) => return Err(needs_input(server)),
+        ServerResult::InputRequiredResult(_) => return Err(input_required_error(server)),
         _ => return Err(ServiceError::UnexpectedResponse.into()),
     };
     Ok(result::resource_output(server, uri, contents))
@@ -100,8 +100,8 @@ fn readable_contents(mut answer: Value) -> Result<Vec<ResourceContents>, Unanswe
     }
 }
 
-/// Returns the error for a resource that a user must help to read.
-fn needs_input(server: &str) -> UnansweredCall {
+/// Returns the error for a resource whose server requests user input.
+fn input_required_error(server: &str) -> UnansweredCall {
     let what = "requests user input for a resource, but no user is available";
     UnansweredCall::Given(error(Code::MCP_INPUT, server, what))
 }

@@ -22,7 +22,7 @@ use crate::prepared_servers::PreparedServers;
 use crate::prompts::{self, PromptInput, ServerPrompt};
 use crate::server::McpServerHandle;
 use crate::session::McpSession;
-use crate::spawn_port::{ServerConnectOptions, ServerSpawner, StandIns};
+use crate::spawn_port::{ServerConnectOptions, ServerMocks, ServerSpawner};
 use crate::tool_names::MAX_TOOL_NAME_LENGTH;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
@@ -82,7 +82,7 @@ impl McpTools {
                 folder: state_root.join(CACHE_FOLDER),
                 redactor: cache.redactor().clone(),
                 spawner,
-                stand_ins: None,
+                mocks: None,
             },
             cache,
             environment: Mutex::new(environment),
@@ -96,8 +96,8 @@ impl McpTools {
 
     /// Replaces servers with mocks.
     #[must_use]
-    pub fn stand_ins(mut self, stand_ins: Option<Arc<dyn StandIns>>) -> Self {
-        self.options.stand_ins = stand_ins;
+    pub fn mocks(mut self, mocks: Option<Arc<dyn ServerMocks>>) -> Self {
+        self.options.mocks = mocks;
         self
     }
 
@@ -231,7 +231,7 @@ impl McpTools {
         self.changes.prompts.subscribe()
     }
 
-    /// Returns the Tools whose servers' tools have changed since they were opened.
+    /// Returns the Tools that have changed on their servers since they were opened.
     pub fn outdated(&self) -> Vec<ResourceId> {
         let servers = lock(&self.servers);
         let outdated = servers
@@ -307,7 +307,8 @@ impl McpTools {
             .collect()
     }
 
-    /// Returns the problem of a server that lacks a variable, if an agent uses it.
+    /// Returns a diagnostic if an agent uses the Tool and an environment variable of its server is
+    /// missing.
     fn missing_variable_error(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Option<Diagnostic> {
         let error = self.resolve_definition(tool, bundle.root()).err()?;
         let uses =

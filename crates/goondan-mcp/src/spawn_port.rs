@@ -24,9 +24,9 @@ pub trait ServerSpawner: Send + Sync {
 
 /// Replaces servers with mocks in tests.
 #[async_trait]
-pub trait StandIns: Send + Sync {
+pub trait ServerMocks: Send + Sync {
     /// Returns the mock for the server of the Tool `tool`; `None` for the real server.
-    async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, HandlerError>>;
+    async fn mock(&self, tool: &str) -> Option<Result<ProgramStreams, HandlerError>>;
 }
 
 /// Options for connecting to servers.
@@ -38,7 +38,7 @@ pub(crate) struct ServerConnectOptions {
     pub(crate) redactor: SecretRedactor,
     pub(crate) spawner: Arc<dyn ServerSpawner>,
     /// Mocks of servers in tests.
-    pub(crate) stand_ins: Option<Arc<dyn StandIns>>,
+    pub(crate) mocks: Option<Arc<dyn ServerMocks>>,
 }
 
 /// A program to start.

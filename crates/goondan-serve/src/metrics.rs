@@ -285,8 +285,8 @@ impl SwarmMetrics {
             .observe(millis_to_seconds(duration));
     }
 
-    /// Records a model call; `came_to` is its outcome.
-    fn model_call(&self, agent: (&'static str, String), call: &ShownModelCall, came_to: &str) {
+    /// Records a model call and its outcome.
+    fn model_call(&self, agent: (&'static str, String), call: &ShownModelCall, outcome: &str) {
         let labels = vec![
             agent,
             ("provider", call.provider.clone()),
@@ -295,7 +295,7 @@ impl SwarmMetrics {
         let with =
             |more: (&'static str, String)| labels.iter().cloned().chain([more]).collect::<Labels>();
         self.model_calls
-            .get_or_create(&with(outcome_label(came_to)))
+            .get_or_create(&with(outcome_label(outcome)))
             .inc();
         self.model_times
             .get_or_create(&labels)

@@ -130,8 +130,8 @@ pub(crate) async fn disable_buffering(mut response: Response) -> Response {
 
 /// Removes double slashes and the slash at the end of the path, which clients produce when they
 /// join URLs. Keeps the requested path for error messages.
-pub(crate) fn tidy_path<B>(request: &mut hyper::Request<B>) {
-    let Some(uri) = tidy_uri(request.uri()) else {
+pub(crate) fn normalize_path<B>(request: &mut hyper::Request<B>) {
+    let Some(uri) = normalized_uri(request.uri()) else {
         return;
     };
     let requested = RequestedPath(request.uri().path().to_owned());
@@ -139,8 +139,9 @@ pub(crate) fn tidy_path<B>(request: &mut hyper::Request<B>) {
     *request.uri_mut() = uri;
 }
 
-/// Returns the URL with a tidy path; `None` if the path is tidy, or belongs to a website.
-fn tidy_uri(uri: &Uri) -> Option<Uri> {
+/// Returns the URL with a normalized path; `None` if the path does not change, or belongs to a
+/// website.
+fn normalized_uri(uri: &Uri) -> Option<Uri> {
     let segments: Vec<&str> = uri
         .path()
         .split('/')
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn extra_slashes_are_removed_only_in_api_paths() {
-        let tidy = |uri: &str| tidy_uri(&uri.parse().unwrap()).map(|uri| uri.to_string());
+        let tidy = |uri: &str| normalized_uri(&uri.parse().unwrap()).map(|uri| uri.to_string());
         for (uri, expected) in [
             ("/v1//chat/completions", "/v1/chat/completions"),
             ("//v1/models/", "/v1/models"),

@@ -137,7 +137,7 @@ impl Service<Request<Incoming>> for ConnectionService {
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        received_body::tidy_path(&mut request);
+        received_body::normalize_path(&mut request);
         // A dropped sender means that this connection has sent a request.
         drop(
             self.first_request_guard

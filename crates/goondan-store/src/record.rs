@@ -93,9 +93,9 @@ impl From<LogRecord> for InboxRecord {
     }
 }
 
-/// New messages of a conversation, or all messages of a short rewritten one, inside the record that
-/// ends their turn. The sync of the record makes them durable, so that the base needs no sync per
-/// turn.
+/// A fold: messages of a turn for the base file of their conversation, inside the record that ends
+/// the turn. The sync of the record makes them durable, so that the base needs no sync per turn.
+/// A fold has the new messages, or all messages of a short rewritten conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedFold {

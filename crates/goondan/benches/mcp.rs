@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use criterion::{Criterion, criterion_group, criterion_main};
-use goondan::mcp::{ProgramStreams, StandIns};
+use goondan::mcp::{ProgramStreams, ServerMocks};
 use goondan::ports::tool::{HandlerError, ToolCallStatus};
 use goondan::spec::Environment;
 use goondan::{Input, Swarm};
@@ -68,13 +68,13 @@ fn project(folder: &Path, servers: &[String]) {
     std::fs::write(folder.join("goondan.yaml"), text).unwrap();
 }
 
-async fn start(folder: &Path, stand_ins: Option<Arc<dyn StandIns>>) -> Swarm {
+async fn start(folder: &Path, mocks: Option<Arc<dyn ServerMocks>>) -> Swarm {
     let bundle = goondan::load(folder).bundle.unwrap();
     let mut builder = Swarm::builder(bundle)
         .state_root(folder.join("state"))
         .environment(Environment::default());
-    if let Some(stand_ins) = stand_ins {
-        builder = builder.mcp_stand_ins(stand_ins);
+    if let Some(mocks) = mocks {
+        builder = builder.mcp_mocks(mocks);
     }
     builder
         .start()
@@ -167,8 +167,8 @@ fn starts(criterion: &mut Criterion) {
 struct Many(usize);
 
 #[async_trait]
-impl StandIns for Many {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
+impl ServerMocks for Many {
+    async fn mock(&self, _tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
         let (near, far) = tokio::io::duplex(1 << 16);
         let count = self.0;
         tokio::spawn(async move {

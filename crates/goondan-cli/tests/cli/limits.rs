@@ -443,7 +443,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     (
         "concurrent `emit` calls of a JavaScript file or Rust library",
         "shim/connectors.mjs",
-        "MOST_EMITTED",
+        "MAX_CONCURRENT_EMITS",
     ),
     (
         "buffered console lines for a connection",

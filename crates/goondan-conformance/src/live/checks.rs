@@ -23,18 +23,18 @@ struct CaseCheck {
     steps: usize,
 }
 
-/// Returns the name of a step in reports. `index` is counted from 0.
-pub(crate) fn step_place(index: usize, name: &str) -> String {
+/// Returns the label of a step in reports. `index` is counted from 0.
+pub(crate) fn step_label(index: usize, name: &str) -> String {
     format!("step {} ({name})", index + 1)
 }
 
-/// Names the check of the judge for a step.
-pub(crate) fn judge_place(step: &str) -> String {
+/// Returns the label of the judge check of a step.
+pub(crate) fn judge_label(step: &str) -> String {
     format!("{step}: judge")
 }
 
-/// Names the check of the judge for the whole test case; `index` counts from 0.
-pub(crate) fn outcome_judge_place(index: usize) -> String {
+/// Returns the label of a judge check of the whole test case. `index` is counted from 0.
+pub(crate) fn outcome_judge_label(index: usize) -> String {
     format!("expect.judge[{index}]")
 }
 
@@ -91,7 +91,7 @@ fn is_of(place: &str, name: &str) -> bool {
 fn list_checks(case: &ConformanceCase) -> Vec<CaseCheck> {
     let mut checks = Vec::new();
     for (index, step) in case.steps.iter().enumerate() {
-        let place = step_place(index, step.action.name());
+        let place = step_label(index, step.action.name());
         if step.expect.is_some() || matches!(step.action, StepAction::Send(_)) {
             checks.push(CaseCheck {
                 name: place.clone(),
@@ -100,7 +100,7 @@ fn list_checks(case: &ConformanceCase) -> Vec<CaseCheck> {
         }
         if step.judge.is_some() {
             checks.push(CaseCheck {
-                name: judge_place(&place),
+                name: judge_label(&place),
                 steps: index + 1,
             });
         }
@@ -136,7 +136,7 @@ fn final_checks(case: &ConformanceCase) -> Vec<String> {
         ("mcp", !expect.mcp.is_empty()),
         ("files", !expect.files.is_empty()),
     ]));
-    names.extend((0..expect.judge.len()).map(outcome_judge_place));
+    names.extend((0..expect.judge.len()).map(outcome_judge_label));
     names
 }
 

@@ -16,7 +16,7 @@ pub use options::LiveOptions;
 pub use report::{LiveReport, RunReport};
 pub use usage::ModelSpending;
 
-pub(crate) use checks::{judge_place, outcome_judge_place, step_place};
+pub(crate) use checks::{judge_label, outcome_judge_label, step_label};
 pub(crate) use models::LiveModels;
 pub(crate) use options::LiveCase;
 pub(crate) use usage::usage_of;

@@ -64,15 +64,16 @@ fn align_actual(expected: &ValueMatcher, actual: &Value) -> Value {
             .zip(list)
             .map(|(item, value)| align_actual(item, value))
             .collect(),
-        (ValueMatcher::List(items), Value::Array(list)) => {
-            list.iter().map(|value| focus_any(items, value)).collect()
-        }
+        (ValueMatcher::List(items), Value::Array(list)) => list
+            .iter()
+            .map(|value| align_with_any(items, value))
+            .collect(),
         _ => actual.clone(),
     }
 }
 
-/// Replaces `value` by the first item that it matches.
-fn focus_any(items: &[ValueMatcher], value: &Value) -> Value {
+/// Returns the first item that `value` matches, so that the diff omits it; else `value`.
+fn align_with_any(items: &[ValueMatcher], value: &Value) -> Value {
     match items.iter().find(|item| item.matches(Some(value))) {
         Some(item) => item.to_value(),
         None => value.clone(),

@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// Delay after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// Treatment of the bytes of all connections.
+/// Forwarding mode of all connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyFlow {
     /// Bytes are forwarded.

@@ -12,7 +12,7 @@ use super::{perform_and_judge, run_guarded, unsupported_reason};
 use crate::case::StepAction;
 use crate::case::read::LocatedCase;
 use crate::live::judge::{JudgeQuestion, LlmJudge};
-use crate::live::{LiveCase, RunReport, judge_place, outcome_judge_place, step_place, usage_of};
+use crate::live::{LiveCase, RunReport, judge_label, outcome_judge_label, step_label, usage_of};
 use crate::report::CheckFailure;
 use crate::run::RunOptions;
 
@@ -106,7 +106,7 @@ fn judge_questions(
     let step_questions = turns.iter().filter_map(|(index, turn)| {
         let step = &case.steps[*index];
         let criteria = step.judge.clone()?;
-        let check = judge_place(&step_place(*index, step.action.name()));
+        let check = judge_label(&step_label(*index, step.action.name()));
         Some(JudgeQuestion {
             check,
             criteria,
@@ -120,7 +120,7 @@ fn judge_questions(
         .iter()
         .enumerate()
         .map(|(index, criteria)| JudgeQuestion {
-            check: outcome_judge_place(index),
+            check: outcome_judge_label(index),
             criteria: criteria.clone(),
             conversation: transcript.clone(),
         });

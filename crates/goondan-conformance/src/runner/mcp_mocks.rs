@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use goondan::mcp::{ProgramStreams, StandIns};
+use goondan::mcp::{ProgramStreams, ServerMocks};
 use goondan::ports::tool::HandlerError;
 use serde_json::{Value, json};
 use tokio::io::{
@@ -69,8 +69,8 @@ impl McpServers {
 }
 
 #[async_trait]
-impl StandIns for McpServers {
-    async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
+impl ServerMocks for McpServers {
+    async fn mock(&self, tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
         let player = Arc::clone(self.0.get(tool)?);
         let (near, far) = tokio::io::duplex(PIPE_BUFFER_BYTES);
         tokio::spawn(player.run_next_start(far));

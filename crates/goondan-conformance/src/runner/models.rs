@@ -122,7 +122,7 @@ impl ModelFactory for NodeModels {
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         self.models
-            .client_on(self.node, model, bundle_root, environment)
+            .recording_client(self.node, model, bundle_root, environment)
     }
 }
 
@@ -133,13 +133,13 @@ impl ModelFactory for CaseModels {
         bundle_root: &Path,
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
-        self.client_on(1, model, bundle_root, environment)
+        self.recording_client(1, model, bundle_root, environment)
     }
 }
 
 impl CaseModels {
-    /// Creates the client of a model on a node; its requests are recorded.
-    fn client_on(
+    /// Creates a client that records its requests with the number of the node.
+    fn recording_client(
         &self,
         node: usize,
         model: &Resource<Model>,

@@ -18,7 +18,7 @@ use crate::case::step::{
     AwaitEvents, AwaitReload, CallStep, ConnectStep, NodePartition, OneNode, SendStep, SomeNode,
 };
 use crate::case::{CaseStep, StepAction};
-use crate::live::step_place;
+use crate::live::step_label;
 use crate::matcher::ValueMatcher;
 use crate::report::CheckFailure;
 
@@ -42,7 +42,7 @@ pub(super) fn perform_all(context: &mut CaseContext<'_>) -> StepResults {
     let mut performed = StepResults::default();
     let case = context.case;
     for (index, step) in case.steps.iter().enumerate() {
-        let place = step_place(index, step.action.name());
+        let place = step_label(index, step.action.name());
         let view = match perform_one(context, step) {
             Ok(view) => view,
             Err(message) => {
@@ -204,8 +204,8 @@ fn mismatch_message(expected: &ValueMatcher, view: &Value) -> String {
     )
 }
 
-/// Sends an input, and waits for the answer if the step says so. `may_be_refused`: a refusal is a
-/// result, not an error.
+/// Sends an input, and waits for the answer if the step requires one. With `may_be_refused`, a
+/// refusal is a result instead of an error.
 fn send(
     context: &mut CaseContext<'_>,
     send: &SendStep,
@@ -330,7 +330,7 @@ fn reload_project(context: &mut CaseContext<'_>) -> Result<Value, StepError> {
     Ok(reload_view(context, &outcome))
 }
 
-/// Time limit for an event that was already sent.
+/// Maximum time to receive an event that was already sent.
 const PENDING_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Waits for an automatic reload. Fails if none happens in time.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use goondan::mcp::StandIns;
+use goondan::mcp::ServerMocks;
 use goondan::ports::model::ModelFactory;
 use goondan::spec::{Bundle, Environment};
 use goondan::{HostCommand, SharedDatabase, StateRoot, Swarm, SwarmBuilder, ToolStubs};
@@ -85,8 +85,8 @@ impl SwarmConfig {
             .redactor(self.logs.redactor.clone())
             .approver(Arc::new(self.answers.clone()))
             .clock(Arc::new(self.clock.clone()))
-            .mcp_stand_ins(Arc::clone(&self.mcp) as Arc<dyn StandIns>)
-            .tool_stand_ins(Arc::clone(&self.tools) as Arc<dyn ToolStubs>)
+            .mcp_mocks(Arc::clone(&self.mcp) as Arc<dyn ServerMocks>)
+            .tool_stubs(Arc::clone(&self.tools) as Arc<dyn ToolStubs>)
             .models(models)
     }
 
@@ -101,8 +101,8 @@ impl SwarmConfig {
 /// Returns a runtime whose threads log to the test case's log.
 pub(super) fn build_runtime(mut builder: Builder, logs: &CaseLogs) -> Runtime {
     let dispatch = logs.dispatch();
-    let hear = move || std::mem::forget(tracing::dispatcher::set_default(&dispatch));
-    let built = builder.enable_all().on_thread_start(hear).build();
+    let set_log = move || std::mem::forget(tracing::dispatcher::set_default(&dispatch));
+    let built = builder.enable_all().on_thread_start(set_log).build();
     built.expect("the system lets us open a file descriptor or two")
 }
 

@@ -154,7 +154,7 @@ unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes
 /// Same contract as for [`Host::progress`]: `ctx` belongs to the table, the bytes are valid during
 /// the call.
 unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
-    let tell = |port: &HostPort| {
+    let forward = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
         let progress = unsafe { port.decode(bytes) };
         progress.map_or_else(
@@ -166,7 +166,7 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
         )
     };
     // SAFETY: the caller passes the table's own `ctx`.
-    unsafe { with(ctx, tell) }
+    unsafe { with(ctx, forward) }
 }
 
 /// # Safety
@@ -174,7 +174,7 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
 /// Same contract as for [`Host::log`]: `ctx` belongs to the table, the bytes are valid during the
 /// call.
 unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
-    let tell = |port: &HostPort| {
+    let forward = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
         let line = unsafe { port.decode(bytes) };
         line.map_or_else(
@@ -183,7 +183,7 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
         )
     };
     // SAFETY: the caller passes the table's own `ctx`.
-    unsafe { with(ctx, tell) }
+    unsafe { with(ctx, forward) }
 }
 
 /// # Safety

@@ -1,4 +1,4 @@
-# Events, as extensions in Python hear them. This is one part of a file; what is not defined here is in the others.
+# Delivers events to the handlers of extensions. All Python files of this directory are concatenated to one program, so they share names.
 import asyncio
 import inspect
 import queue
@@ -6,70 +6,70 @@ import threading
 import traceback
 
 
-class Bus:
-    """Names of events with their handlers; the extensions of an instance share one."""
+class EventBus:
+    """Event handlers by event name. All extensions of an instance share one bus."""
 
     def __init__(self):
-        self._handlers, self.users = {}, 0
+        self._handlers, self.session_count = {}, 0
 
     def on(self, entry):
         name = entry[0]
         self._handlers.setdefault(name, []).append(entry)
 
-        def off():
+        def remove():
             known = self._handlers.get(name, [])
             self._handlers[name] = [other for other in known if other is not entry]
 
-        return off
+        return remove
 
     def emit(self, name, *args):
-        _tell_all(list(self._handlers.get(name, ())), args)
+        _call_handlers(list(self._handlers.get(name, ())), args)
 
 
-def _tell_all(entries, args):
+def _call_handlers(entries, args):
     for name, handler in entries:
         try:
             result = handler(*args)
             if inspect.isawaitable(result):
-                asyncio.run_coroutine_threadsafe(_heard(result, name), LOOP[0])
-        # Whatever it was: the thread that tells others goes on.
+                asyncio.run_coroutine_threadsafe(_await_handler(result, name), EVENT_LOOP[0])
+        # The thread must continue to call other handlers.
         except BaseException:
-            _told(name)
+            _log_handler_failure(name)
 
 
-# Events of the runtime wait here for the thread that tells them: a handler that takes long delays other handlers alone.
-_happened = queue.Queue(1024)
-_telling = []
+# Runtime events for the delivery thread. A slow handler delays only other handlers.
+_event_queue = queue.Queue(1024)
+_delivery_threads = []
 
 
-def _tell_happened():
+def _deliver_events():
     while True:
-        session, event = _happened.get()
+        session, event = _event_queue.get()
         entries = [entry for entry in list(session.subscriptions) if entry[0] == event["type"]]
-        _tell_all(entries, (event,))
+        _call_handlers(entries, (event,))
 
 
-def happened(message):
+def queue_event(message):
     session = _sessions.get(message["session"])
     if session is None:
         return
-    if not _telling:
-        _telling.append(threading.Thread(target=_tell_happened, daemon=True))
-        _telling[0].start()
+    if not _delivery_threads:
+        _delivery_threads.append(threading.Thread(target=_deliver_events, daemon=True))
+        _delivery_threads[0].start()
     try:
-        _happened.put_nowait((session, message["event"]))
+        _event_queue.put_nowait((session, message["event"]))
     except queue.Full:
         log(None, "debug", "dropped an event: too many events are already queued")
 
 
-async def _heard(result, name):
+async def _await_handler(result, name):
     try:
         await result
     except Exception:
-        _told(name)
+        _log_handler_failure(name)
 
 
-def _told(name):
-    log(_current.get(), "error", "a handler of the event %s failed: %s" % (name, traceback.format_exc()))
+def _log_handler_failure(name):
+    log(_current_call_id.get(), "error", "a handler of the event %s failed: %s" % (name, traceback.format_exc()))
 
 

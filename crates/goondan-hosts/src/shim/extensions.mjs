@@ -1,16 +1,15 @@
 
-// Extensions: they register for an instance, and run as layers. This is the second half of the same file.
-
+// Runs extensions: they register for an instance, and their layers run around turns, steps and tool calls.
 
 const KINDS = ['turn', 'step', 'toolCall'];
 
-// What the extension has set, and what it listens to, since gdn was told.
-function news(session) {
-  const told = {};
-  if (session?.isDirty) told.state = { value: session.state };
-  if (session?.hasListened) told.listens = [...new Set(session.subscriptions.map(({ name }) => name))];
-  if (session) session.isDirty = session.hasListened = false;
-  return told;
+// Returns the state and event subscriptions that changed since the last report to gdn.
+function unreportedChanges(session) {
+  const unreported = {};
+  if (session?.stateChanged) unreported.state = { value: session.state };
+  if (session?.subscriptionsChanged) unreported.listens = [...new Set(session.subscriptions.map(({ name }) => name))];
+  if (session) session.stateChanged = session.subscriptionsChanged = false;
+  return unreported;
 }
 
 const json = (value, what) => {
@@ -19,10 +18,10 @@ const json = (value, what) => {
   return parse(text);
 };
 
-// Names of events with their handlers; the extensions of an instance share one.
-class Bus {
+// Event handlers by event name. All extensions of an instance share one bus.
+class EventBus {
   #handlers = new Map();
-  users = 0;
+  sessionCount = 0;
 
   on(entry) {
     const { name } = entry;
@@ -31,46 +30,46 @@ class Bus {
   }
 
   emit(name, ...args) {
-    tellAll(this.#handlers.get(name) ?? [], name, args);
+    callHandlers(this.#handlers.get(name) ?? [], name, args);
   }
 }
 
-function tellAll(entries, name, args) {
+function callHandlers(entries, name, args) {
   for (const { handler } of entries) {
-    const told = (error) => log(current.getStore()?.id, 'error', [`a handler of the event ${name} failed:`, error]);
+    const logFailure = (error) => log(currentCall.getStore()?.id, 'error', [`a handler of the event ${name} failed:`, error]);
     try {
       const result = handler(...args);
-      if (typeof result?.then === 'function') result.then(undefined, told);
+      if (typeof result?.then === 'function') result.then(undefined, logFailure);
     } catch (error) {
-      told(error);
+      logFailure(error);
     }
   }
 }
 
-// An event of the runtime. Each extension is told by itself, so it goes to the handlers of that one alone.
-function happened({ session, event }) {
+// Calls the handlers of one extension for a runtime event. gdn sends the event separately to each extension.
+function deliverEvent({ session, event }) {
   const entries = sessions.get(session)?.subscriptions.filter(({ name }) => name === event.type) ?? [];
-  tellAll(entries, event.type, [event]);
+  callHandlers(entries, event.type, [event]);
 }
 
 function subscribe(session, name, handler) {
   if (typeof handler !== 'function') throw new TypeError('`events.on` needs a function');
   const entry = { name: String(name), handler };
-  const off = session.bus.on(entry);
+  const removeFromBus = session.bus.on(entry);
   session.subscriptions.push(entry);
-  session.offs.push(off);
-  session.hasListened = true;
+  session.unsubscribers.push(removeFromBus);
+  session.subscriptionsChanged = true;
   return () => {
-    off();
+    removeFromBus();
     session.subscriptions = session.subscriptions.filter((known) => known !== entry);
-    session.offs = session.offs.filter((known) => known !== off);
-    session.hasListened = true;
+    session.unsubscribers = session.unsubscribers.filter((known) => known !== removeFromBus);
+    session.subscriptionsChanged = true;
   };
 }
 
 function apiOf(session, message) {
-  const open = (what) => {
-    if (!session.isOpen) throw new Error(`call ${what} only inside \`register\``);
+  const requireOpen = (method) => {
+    if (!session.isOpen) throw new Error(`call ${method} only inside \`register\``);
   };
   return {
     agentName: message.agentName,
@@ -78,10 +77,10 @@ function apiOf(session, message) {
     workdir: message.workdir,
     projectDir: message.projectDir,
     config: message.config,
-    logger: consoleOf(() => current.getStore()?.id),
+    logger: consoleOf(() => currentCall.getStore()?.id),
     pipeline: {
       register(kind, run, options) {
-        open('`pipeline.register`');
+        requireOpen('`pipeline.register`');
         if (!KINDS.includes(kind)) throw new TypeError(`unknown layer kind ${util.inspect(kind)}; use turn, step or toolCall`);
         if (typeof run !== 'function') throw new TypeError('`pipeline.register` needs a function');
         const priority = options?.priority ?? 0;
@@ -91,7 +90,7 @@ function apiOf(session, message) {
     },
     tools: {
       register(item, handler) {
-        open('`tools.register`');
+        requireOpen('`tools.register`');
         if (typeof item?.name !== 'string' || typeof handler !== 'function') throw new TypeError('`tools.register` needs `{name, description, parameters}` and a function');
         const { name, description = '', parameters = { type: 'object', properties: {} } } = item;
         session.tools.set(name, { name, description: String(description), parameters: json(parameters, '`parameters`'), handler });
@@ -101,7 +100,7 @@ function apiOf(session, message) {
       get: async () => structuredClone(session.state ?? null),
       set: async (value) => {
         session.state = json(value, 'the state');
-        session.isDirty = true;
+        session.stateChanged = true;
       },
     },
     events: {
@@ -113,69 +112,69 @@ function apiOf(session, message) {
 
 async function register(message) {
   const key = stringify([message.agentName, message.instanceKey]);
-  if (!buses.has(key)) buses.set(key, new Bus());
+  if (!buses.has(key)) buses.set(key, new EventBus());
   const session = {
-    key, extension: message.extension, bus: buses.get(key), layers: [], tools: new Map(), offs: [],
-    subscriptions: [], hasListened: false, state: message.state, isDirty: false, isOpen: true, conversation: new Told(),
+    key, extension: message.extension, bus: buses.get(key), layers: [], tools: new Map(), unsubscribers: [],
+    subscriptions: [], subscriptionsChanged: false, state: message.state, stateChanged: false, isOpen: true, conversation: new ConversationCopy(),
   };
-  session.bus.users += 1;
+  session.bus.sessionCount += 1;
   sessions.set(message.session, session);
   try {
-    await current.run(message, async () => {
+    await currentCall.run(message, async () => {
       const module = await load(message);
-      const begin = module.register ?? module.default?.register;
-      if (typeof begin !== 'function') throw new Fault('load', 'its module exports no function `register`', 'Write `export function register(api) { … }`.');
+      const registerExtension = module.register ?? module.default?.register;
+      if (typeof registerExtension !== 'function') throw new Fault('load', 'its module exports no function `register`', 'Write `export function register(api) { … }`.');
       try {
-        await begin(apiOf(session, message), message.config);
+        await registerExtension(apiOf(session, message), message.config);
       } catch (error) {
         if (error instanceof Error && error.stack) log(message.id, 'debug', [error.stack]);
-        const told = thrown(error);
-        throw new Fault('init', `\`register\` failed: ${told.message}`, told.suggestion);
+        const { message: reason, suggestion } = errorFields(error);
+        throw new Fault('init', `\`register\` failed: ${reason}`, suggestion);
       }
     });
     session.isOpen = false;
     const layers = session.layers.map(({ kind, priority }) => ({ kind, priority }));
     const tools = [...session.tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters }));
-    done(message.id, { layers, tools, keeps: true }, news(session));
+    sendResult(message.id, { layers, tools, keeps: true }, unreportedChanges(session));
   } catch (error) {
-    forget(message.session);
-    failed(message.id, error);
+    removeSession(message.session);
+    sendFailure(message.id, error);
   }
 }
 
-function forget(number) {
+function removeSession(number) {
   const session = sessions.get(number);
   if (!session) return;
   sessions.delete(number);
-  session.offs.forEach((off) => off());
-  session.bus.users -= 1;
-  if (session.bus.users === 0) buses.delete(session.key);
+  session.unsubscribers.forEach((unsubscribe) => unsubscribe());
+  session.bus.sessionCount -= 1;
+  if (session.bus.sessionCount === 0) buses.delete(session.key);
 }
 
-const dated = (message) => ({ ...message, createdAt: new Date(message.createdAt) });
-const datedEvent = (event) => (event.message ? { ...event, message: dated(event.message) } : event);
+const withDate = (message) => ({ ...message, createdAt: new Date(message.createdAt) });
+const eventWithDate = (event) => (event.message ? { ...event, message: withDate(event.message) } : event);
 
-// What was told of a conversation. It lasts from turn to turn as texts, which nobody can change; each turn reads them at most once.
-class Told {
+// A copy of the conversation in gdn, kept between turns. Messages are kept as JSON, which handlers cannot modify, and parsed at most once per turn.
+class ConversationCopy {
   #texts = [];
   #changes = [];
   #base;
   events = [];
 
-  // What a session hears: a conversation, or what is new of it.
-  hear({ base, splice, events = [] }) {
-    if (base) this.#begin(base.map(text));
+  // Applies the whole conversation, or its changes since the last update.
+  applyUpdate({ base, splice, events = [] }) {
+    if (base) this.#reset(base.map(encodedMessage));
     if (splice) {
       const { of, parts } = splice;
-      const known = fold(this.#texts, this.#changes);
+      const known = applyEvents(this.#texts, this.#changes);
       if (known.length !== of) throw new Error('the conversation in the runtime process differs from the one in gdn');
-      this.#begin(parts.flatMap((part) => (Array.isArray(part) ? known.slice(...part) : [text(part)])));
+      this.#reset(parts.flatMap((part) => (Array.isArray(part) ? known.slice(...part) : [encodedMessage(part)])));
     }
-    this.#changes.push(...events.map((event) => (event.message ? { ...event, message: text(event.message) } : event)));
-    this.events = [...this.events, ...events.map(datedEvent)];
+    this.#changes.push(...events.map((event) => (event.message ? { ...event, message: encodedMessage(event.message) } : event)));
+    this.events = [...this.events, ...events.map(eventWithDate)];
   }
 
-  #begin(texts) {
+  #reset(texts) {
     this.#texts = texts;
     this.#base = undefined;
     this.#changes = [];
@@ -183,22 +182,23 @@ class Told {
   }
 
   get base() {
-    this.#base ??= this.#texts.map((known) => dated(parse(known.text)));
+    this.#base ??= this.#texts.map((known) => withDate(parse(known.text)));
     return this.#base;
   }
 }
 
-const text = (message) => ({ id: message.id, text: stringify(message) });
+const encodedMessage = (message) => ({ id: message.id, text: stringify(message) });
 
-function hearNews(session, news) {
-  session.conversation.hear(news);
-  if (news.state) {
-    session.state = news.state.value;
-    session.isDirty = false;
+// Applies changes of the conversation and the state that gdn sent.
+function applyUpdate(session, update) {
+  session.conversation.applyUpdate(update);
+  if (update.state) {
+    session.state = update.state.value;
+    session.stateChanged = false;
   }
 }
 
-function fold(base, events) {
+function applyEvents(base, events) {
   const messages = [...base];
   for (const event of events) {
     const at = event.targetId === undefined ? -1 : messages.findIndex((message) => message.id === event.targetId);
@@ -221,7 +221,7 @@ class ConversationState {
 
   get baseMessages() { return [...this.#session.conversation.base]; }
   get events() { return [...this.#session.conversation.events, ...this.#emitted]; }
-  get nextMessages() { return fold(this.#session.conversation.base, this.events); }
+  get nextMessages() { return applyEvents(this.#session.conversation.base, this.events); }
   toLlmMessages() { return this.nextMessages.map((message) => message.data); }
 }
 
@@ -240,12 +240,12 @@ function emitter(run, extension) {
       message.createdAt ??= new Date().toISOString();
       message.metadata ??= {};
     }
-    run.emitted.push(datedEvent(plainEvent));
+    run.emitted.push(eventWithDate(plainEvent));
   };
 }
 
-// What a layer has changed since it said so the last time.
-function changes(run) {
+// Returns the changes of a layer since the last report to gdn.
+function layerChanges(run) {
   const { ctx, session } = run;
   const fields = {};
   for (const field of ['metadata', 'args']) {
@@ -260,7 +260,7 @@ function changes(run) {
     run.known.toolCatalog = names;
   }
   const events = run.emitted.splice(0);
-  return { changes: { fields, events }, ...news(session) };
+  return { changes: { fields, events }, ...unreportedChanges(session) };
 }
 
 function layerContext(run, extension) {
@@ -275,19 +275,19 @@ function layerContext(run, extension) {
   if (context.toolName === undefined) {
     ctx.conversationState = new ConversationState(session, run.emitted);
     ctx.emitMessageEvent = emitter(run, extension);
-    const question = (name) => (what) => askFor(run, name, { ...what, input: typeof what?.input === 'string' ? what.input : stringify(what?.input ?? '') });
-    ctx.agents = { request: question('layer.request'), send: question('layer.send') };
+    const agentRequest = (name) => (options) => layerRequest(run, name, { ...options, input: typeof options?.input === 'string' ? options.input : stringify(options?.input ?? '') });
+    ctx.agents = { request: agentRequest('layer.request'), send: agentRequest('layer.send') };
   }
   ctx.next = () => next(run);
   return ctx;
 }
 
-function askFor(run, name, payload) {
+function layerRequest(run, name, payload) {
   if (run.isOver) return Promise.reject(new Error('the layer is over: it can no longer send requests'));
   return new Promise((resolve, reject) => {
     const number = nextAsk++;
-    asked.set(number, { resolve, reject });
-    tell({ kind: 'ask', id: run.id, ask: number, name, payload });
+    pendingRequests.set(number, { resolve, reject });
+    sendMessage({ kind: 'ask', id: run.id, ask: number, name, payload });
   });
 }
 
@@ -297,13 +297,13 @@ async function next(run) {
     throw Object.assign(new Error(run.broken.message), { code: 'E_EXT_NEXT' });
   }
   run.hasNext = true;
-  const { result, metadata, news: heard } = await askFor(run, 'layer.next', changes(run));
-  hearNews(run.session, heard);
-  // The same object, for whoever holds it.
+  const { result, metadata, news: update } = await layerRequest(run, 'layer.next', layerChanges(run));
+  applyUpdate(run.session, update);
+  // Updates the same object, because the layer may have a reference to it.
   for (const key of Object.keys(run.ctx.metadata)) delete run.ctx.metadata[key];
   Object.assign(run.ctx.metadata, metadata);
   run.known.metadata = stringify(run.ctx.metadata);
-  if (result?.responseMessage) result.responseMessage = dated(result.responseMessage);
+  if (result?.responseMessage) result.responseMessage = withDate(result.responseMessage);
   return result;
 }
 
@@ -313,17 +313,17 @@ async function layer(message) {
   const session = sessions.get(message.session);
   const run = { id: message.id, context: message.context, session, stop, emitted: [], hasNext: false, isOver: false };
   try {
-    hearNews(session, message.news);
-    const result = await current.run(run, async () => {
+    applyUpdate(session, message.news);
+    const result = await currentCall.run(run, async () => {
       run.ctx = layerContext(run, session.extension);
       return session.layers[message.layer].run(run.ctx, run.ctx.next);
     });
     if (run.broken) throw run.broken;
     run.isOver = true;
-    done(run.id, result, changes(run));
+    sendResult(run.id, result, layerChanges(run));
   } catch (error) {
     run.isOver = true;
-    failed(run.id, run.broken ?? error, session);
+    sendFailure(run.id, run.broken ?? error, session);
   } finally {
     calls.delete(message.id);
   }

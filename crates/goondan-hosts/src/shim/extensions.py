@@ -1,5 +1,4 @@
-# Runs modules in Python for gdn. This is the half for extensions: they register for an instance, and run as layers. What is
-# not defined here is in the other half, which follows in the same file.
+# Runs extensions: they register for an instance, and their layers run around turns, steps and tool calls.
 import asyncio
 import concurrent.futures
 import contextvars
@@ -19,52 +18,53 @@ _emitted_ids = itertools.count()
 
 
 class Session:
-    """An extension that has registered for an instance."""
+    """The registration of an extension for an instance."""
 
     def __init__(self, message):
         self.key = (message["agentName"], message["instanceKey"])
-        self.bus = _buses.setdefault(self.key, Bus())
-        self.bus.users += 1
+        self.bus = _buses.setdefault(self.key, EventBus())
+        self.bus.session_count += 1
         self.extension = message["extension"]
-        self.layers, self.tools, self.offs = [], {}, []
-        self.subscriptions, self.has_listened = [], False
-        self.state, self.is_dirty, self.is_open = message.get("state"), False, True
-        self.conversation = Told()
+        self.layers, self.tools, self.unsubscribers = [], {}, []
+        self.subscriptions, self.subscriptions_changed = [], False
+        self.state, self.state_changed, self.is_open = message.get("state"), False, True
+        self.conversation = ConversationCopy()
         self.lock = threading.Lock()
 
     def subscribe(self, name, handler):
         if not callable(handler):
             raise TypeError("`events.on` needs a function")
         entry = (str(name), handler)
-        end = self.bus.on(entry)
+        remove_from_bus = self.bus.on(entry)
         with self.lock:
-            self.subscriptions, self.has_listened = self.subscriptions + [entry], True
-        self.offs.append(end)
+            self.subscriptions, self.subscriptions_changed = self.subscriptions + [entry], True
+        self.unsubscribers.append(remove_from_bus)
 
-        def off():
-            end()
+        def unsubscribe():
+            remove_from_bus()
             with self.lock:
                 self.subscriptions = [known for known in self.subscriptions if known is not entry]
-                self.has_listened = True
+                self.subscriptions_changed = True
 
-        return off
+        return unsubscribe
 
-    def news(self):
+    def unreported_changes(self):
         """State and event subscriptions that changed since the last report to gdn."""
-        told = {}
+        unreported = {}
         with self.lock:
-            if self.is_dirty:
-                told["state"] = {"value": self.state}
-            if self.has_listened:
-                told["listens"] = sorted({name for name, _ in self.subscriptions})
-            self.is_dirty = self.has_listened = False
-        return told
+            if self.state_changed:
+                unreported["state"] = {"value": self.state}
+            if self.subscriptions_changed:
+                unreported["listens"] = sorted({name for name, _ in self.subscriptions})
+            self.state_changed = self.subscriptions_changed = False
+        return unreported
 
-    def hear(self, news):
-        self.conversation.hear(news)
-        if "state" in news:
+    def apply_update(self, update):
+        """Applies changes of the conversation and the state that gdn sent."""
+        self.conversation.apply_update(update)
+        if "state" in update:
             with self.lock:
-                self.state, self.is_dirty = news["state"]["value"], False
+                self.state, self.state_changed = update["state"]["value"], False
 
 
 class Pipeline:
@@ -111,7 +111,7 @@ class State:
     def set(self, value):
         value = _loads(encode(value))
         with self._session.lock:
-            self._session.state, self._session.is_dirty = value, True
+            self._session.state, self._session.state_changed = value, True
 
 
 class Events:
@@ -129,7 +129,7 @@ class CurrentLogger:
     """Writes log lines of the call in which it is used."""
 
     def __getattr__(self, name):
-        return getattr(Logger(_current.get()), name)
+        return getattr(Logger(_current_call_id.get()), name)
 
 
 class ExtensionApi:
@@ -142,15 +142,15 @@ class ExtensionApi:
         self.state, self.events = State(session), Events(session)
 
 
-def _begin(message):
-    module = loaded(message)
-    begin = getattr(module, "register", None)
-    if not callable(begin):
+def _load_register(message):
+    module = load_module(message)
+    function = getattr(module, "register", None)
+    if not callable(function):
         raise Fault("load", "its module has no function `register`", "Write `def register(api): …`.")
-    return begin
+    return function
 
 
-def _takes(function, count):
+def _accepts(function, count):
     """Returns true if a function accepts `count` arguments."""
     try:
         inspect.signature(function).bind(*range(count))
@@ -159,53 +159,53 @@ def _takes(function, count):
         return False
 
 
-async def _called(function, arguments, pool):
+async def _call_function(function, arguments, pool):
     """Calls a function: a coroutine on the event loop, any other function in a thread."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
         return await function(*arguments)
-    inside = contextvars.copy_context()
-    result = await asyncio.get_running_loop().run_in_executor(pool, inside.run, function, *arguments)
+    call_variables = contextvars.copy_context()
+    result = await asyncio.get_running_loop().run_in_executor(pool, call_variables.run, function, *arguments)
     return await result if inspect.isawaitable(result) else result
 
 
 async def register(message, pool):
     id, number = message["id"], message["session"]
-    _current.set(id)
+    _current_call_id.set(id)
     session = _sessions[number] = Session(message)
     try:
-        inside = contextvars.copy_context()
-        begin = await asyncio.get_running_loop().run_in_executor(pool, inside.run, _begin, message)
+        call_variables = contextvars.copy_context()
+        function = await asyncio.get_running_loop().run_in_executor(pool, call_variables.run, _load_register, message)
         api = ExtensionApi(session, message)
-        arguments = (api, message["config"]) if _takes(begin, 2) else (api,)
+        arguments = (api, message["config"]) if _accepts(function, 2) else (api,)
         try:
-            await _called(begin, arguments, pool)
+            await _call_function(function, arguments, pool)
         except BaseException as error:
             log(id, "debug", traceback.format_exc())
-            words = "`register` failed: %s: %s" % (type(error).__name__, short(str(error)))
-            raise Fault("init", words, thrown(error).get("suggestion")) from None
+            reason = "`register` failed: %s: %s" % (type(error).__name__, truncated(str(error)))
+            raise Fault("init", reason, error_fields(error).get("suggestion")) from None
         session.is_open = False
         layers = [{"kind": kind, "priority": priority} for kind, _, priority in session.layers]
         registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()], "keeps": True}
-        done(id, registered, session.news())
+        send_result(id, registered, session.unreported_changes())
     except BaseException as error:
-        forget(number)
-        fail(id, thrown(error), error.fault if isinstance(error, Fault) else "init")
+        remove_session(number)
+        send_failure(id, error_fields(error), error.fault if isinstance(error, Fault) else "init")
     finally:
-        PRINTED.finish(id)
+        STDOUT.finish(id)
 
 
-def forget(number):
+def remove_session(number):
     session = _sessions.pop(number, None)
     if session is None:
         return
-    for off in session.offs:
-        off()
-    session.bus.users -= 1
-    if session.bus.users == 0:
+    for unsubscribe in session.unsubscribers:
+        unsubscribe()
+    session.bus.session_count -= 1
+    if session.bus.session_count == 0:
         _buses.pop(session.key, None)
 
 
-def _fold(base, events):
+def _apply_events(base, events):
     messages = list(base)
     for event in events:
         kind, target = event["type"], event.get("targetId")
@@ -221,28 +221,29 @@ def _fold(base, events):
     return messages
 
 
-class Told:
-    """What was told of a conversation. It lasts from turn to turn as texts, which nobody can change; each turn reads them at
-    most once."""
+class ConversationCopy:
+    """A copy of the conversation in gdn, kept between turns. Messages are kept as JSON, which handlers cannot modify, and
+    parsed at most once per turn."""
 
     def __init__(self):
         self._texts, self._changes, self._base, self.events = [], [], None, []
 
-    def hear(self, news):
-        splice, events = news.get("splice"), news.get("events", [])
-        if "base" in news:
-            self._begin([_text(message) for message in news["base"]])
+    def apply_update(self, update):
+        """Applies the whole conversation, or its changes since the last update."""
+        splice, events = update.get("splice"), update.get("events", [])
+        if "base" in update:
+            self._reset([_text(message) for message in update["base"]])
         if splice:
-            known = _fold(self._texts, self._changes)
+            known = _apply_events(self._texts, self._changes)
             if len(known) != splice["of"]:
                 raise RuntimeError("the conversation in the runtime process differs from the one in gdn")
             parts = (known[slice(*part)] if isinstance(part, list) else [_text(part)] for part in splice["parts"])
-            self._begin([message for part in parts for message in part])
+            self._reset([message for part in parts for message in part])
         for event in events:
             self._changes.append({**event, "message": _text(event["message"])} if "message" in event else event)
         self.events = self.events + events
 
-    def _begin(self, texts):
+    def _reset(self, texts):
         self._texts, self._changes, self._base, self.events = texts, [], None, []
 
     @property
@@ -270,7 +271,7 @@ class ConversationState:
 
     @property
     def next_messages(self):
-        return _fold(self._session.conversation.base, self.events)
+        return _apply_events(self._session.conversation.base, self.events)
 
     def to_llm_messages(self):
         return [message["data"] for message in self.next_messages]
@@ -283,20 +284,20 @@ class Agents:
         self._run = run
 
     def request(self, target, input="", instance_key=None, timeout_ms=None, metadata=None, wait=True):
-        what = _question(target, input, instance_key, metadata)
+        payload = _agent_request(target, input, instance_key, metadata)
         if timeout_ms is not None:
-            what["timeoutMs"] = timeout_ms
-        return self._run.ask("layer.request", {**what, "async": not wait})
+            payload["timeoutMs"] = timeout_ms
+        return self._run.request("layer.request", {**payload, "async": not wait})
 
     def send(self, target, input="", instance_key=None, metadata=None):
-        return self._run.ask("layer.send", _question(target, input, instance_key, metadata))
+        return self._run.request("layer.send", _agent_request(target, input, instance_key, metadata))
 
 
-def _question(target, input, instance_key, metadata):
-    what = {"target": target, "input": input if isinstance(input, str) else encode(input), "metadata": metadata or {}}
+def _agent_request(target, input, instance_key, metadata):
+    payload = {"target": target, "input": input if isinstance(input, str) else encode(input), "metadata": metadata or {}}
     if instance_key is not None:
-        what["instanceKey"] = instance_key
-    return what
+        payload["instanceKey"] = instance_key
+    return payload
 
 
 class LayerContext:
@@ -341,7 +342,7 @@ def _now():
 
 
 class LayerRun:
-    """One run of a layer."""
+    """A call of a layer, with the changes that its code makes."""
 
     def __init__(self, message, session, is_async):
         self.id, self.context, self.session = message["id"], message["context"], session
@@ -389,18 +390,18 @@ class LayerRun:
             fields["toolCatalog"], self._names = names, names
         events = self.emitted[:]
         del self.emitted[:]
-        return {"changes": {"fields": fields, "events": events}, **self.session.news()}
+        return {"changes": {"fields": fields, "events": events}, **self.session.unreported_changes()}
 
-    def _asked(self, name, payload):
+    def _start_request(self, name, payload):
         if self.is_over:
             raise RuntimeError("the layer is over: it can no longer send requests")
         number, answer = next(_counter), concurrent.futures.Future()
-        _asked[number] = answer
-        tell({"kind": "ask", "id": self.id, "ask": number, "name": name, "payload": payload})
+        _pending_requests[number] = answer
+        send_message({"kind": "ask", "id": self.id, "ask": number, "name": name, "payload": payload})
         return answer
 
-    def ask(self, name, payload):
-        answer = self._asked(name, payload)
+    def request(self, name, payload):
+        answer = self._start_request(name, payload)
         return asyncio.wrap_future(answer) if self._is_async else answer.result()
 
     def next(self):
@@ -408,17 +409,17 @@ class LayerRun:
             self.broken = Fault("next", "`next` was called a second time", "Call `next` once, and keep its result.")
             raise ToolError(str(self.broken), code="E_EXT_NEXT")
         self.has_next = True
-        answer = self._asked("layer.next", self.changes())
+        answer = self._start_request("layer.next", self.changes())
         if not self._is_async:
-            return self._took(answer.result())
+            return self._apply_next_result(answer.result())
 
         async def wait():
-            return self._took(await asyncio.wrap_future(answer))
+            return self._apply_next_result(await asyncio.wrap_future(answer))
 
         return asyncio.ensure_future(wait())
 
-    def _took(self, answer):
-        self.session.hear(answer["news"])
+    def _apply_next_result(self, answer):
+        self.session.apply_update(answer["news"])
         self.ctx.metadata.clear()
         self.ctx.metadata.update(answer["metadata"])
         self._known["metadata"] = copy.deepcopy(answer["metadata"])
@@ -427,28 +428,28 @@ class LayerRun:
 
 async def layer(message, pool):
     id, session, run = message["id"], _sessions[message["session"]], None
-    _current.set(id)
+    _current_call_id.set(id)
     try:
-        session.hear(message["news"])
+        session.apply_update(message["news"])
         function = session.layers[message["layer"]][1]
         is_async = inspect.iscoroutinefunction(function)
         run = LayerRun(message, session, is_async)
         _calls[id] = (run, asyncio.current_task() if is_async else None)
-        result = await _called(function, (run.ctx, run.ctx.next) if _takes(function, 2) else (run.ctx,), pool)
+        result = await _call_function(function, (run.ctx, run.ctx.next) if _accepts(function, 2) else (run.ctx,), pool)
         if run.broken:
             raise run.broken
         run.is_over = True
-        done(id, result, run.changes())
+        send_result(id, result, run.changes())
     except asyncio.CancelledError:
-        fail(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.news())
+        send_failure(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.unreported_changes())
     except BaseException as error:
         log(id, "debug", traceback.format_exc())
         error = (run and run.broken) or error
-        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None, session.news())
+        send_failure(id, error_fields(error), error.fault if isinstance(error, Fault) else None, session.unreported_changes())
     finally:
         if run:
             run.is_over = True
         _calls.pop(id, None)
-        PRINTED.finish(id)
+        STDOUT.finish(id)
 
 

@@ -1,5 +1,6 @@
-// Runs the handlers, extensions and connectors of modules in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. It speaks in lines of JSON: it
-// reads them from descriptor 3 and writes them to descriptor 4, so that whatever a module prints gets in nobody's way.
+// Runs handlers, extensions and connectors in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. The `.mjs` files of this directory are
+// concatenated to one program, so they share names. Messages are lines of JSON on descriptors 3 (in) and 4 (out), so that printed output of a module
+// does not mix with them.
 import fs from 'node:fs';
 import net from 'node:net';
 import process from 'node:process';
@@ -13,34 +14,34 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const MAX_RESULT = 16 * 1024 * 1024;
 const MAX_LOG = 10_000;
-// Files that are looked through for a mistake.
-const MOST_CHECKED = 16;
+// Maximum number of files to check for a syntax error.
+const MAX_CHECKED_FILES = 16;
 const runtime = globalThis.Deno ? 'deno' : process.versions.bun ? 'bun' : 'node';
 const version = globalThis.Deno ? Deno.version.deno : process.versions.bun ?? process.versions.node;
 const { stringify, parse } = JSON;
-const current = new AsyncLocalStorage();
+const currentCall = new AsyncLocalStorage();
 const calls = new Map();
-const asked = new Map();
+const pendingRequests = new Map();
 const modules = new Map();
 const sessions = new Map();
 const buses = new Map();
 let nextAsk = 1;
-// The folder of the project, which all modules of a host belong to.
-let home;
-// What is mostly thrown by the runtime, not by a module that knows what it says: where it happened tells more than the words.
-const SLIPS = new Set(['TypeError', 'ReferenceError', 'RangeError', 'SyntaxError']);
+// The project directory, which contains all modules of this process.
+let projectRoot;
+// Errors that the runtime itself usually throws. Their location helps more than their message.
+const BUILTIN_ERRORS = new Set(['TypeError', 'ReferenceError', 'RangeError', 'SyntaxError']);
 
-// Deno knows no descriptors but its own; a socket takes any.
-const up = runtime === 'deno' ? new net.Socket({ fd: 4, readable: false, writable: true }) : undefined;
+// Deno accepts only descriptors that it has opened, but a socket accepts any.
+const socketOut = runtime === 'deno' ? new net.Socket({ fd: 4, readable: false, writable: true }) : undefined;
 
-// `stringify` writes half a character as an escape, and nothing else as one that begins so. Others take no such text.
-function wellFormed(line) {
+// Replaces lone surrogates, which other JSON parsers refuse. `stringify` writes them, and nothing else, as escapes that begin with `\ud`.
+function replaceLoneSurrogates(line) {
   return line.includes('\\ud') ? line.replace(/\\(?:ud[89a-f][0-9a-f]{2}|.)/g, (escape) => (escape.length === 6 ? '\ufffd' : escape)) : line;
 }
 
 function write(text) {
-  const line = wellFormed(text);
-  if (up) return void up.write(line + '\n');
+  const line = replaceLoneSurrogates(text);
+  if (socketOut) return void socketOut.write(line + '\n');
   const bytes = Buffer.from(line + '\n');
   for (let at = 0; at < bytes.length;) {
     try {
@@ -51,13 +52,13 @@ function write(text) {
   }
 }
 
-const tell = (message) => write(stringify(message));
+const sendMessage = (message) => write(stringify(message));
 
-function short(text, most = MAX_LOG) {
-  return text.length > most ? text.slice(0, most) + '…' : text;
+function truncated(text, maxLength = MAX_LOG) {
+  return text.length > maxLength ? text.slice(0, maxLength) + '…' : text;
 }
 
-function plain(fields) {
+function jsonObject(fields) {
   try {
     return fields === undefined ? {} : parse(stringify(fields)) ?? {};
   } catch {
@@ -69,28 +70,28 @@ function plain(fields) {
 function progressOf(title, metadata) {
   const isObject = typeof title === 'object' && title !== null;
   const { title: text = '', metadata: more = metadata, ...rest } = isObject ? title : { title };
-  return { title: short(String(text), 1000), metadata: { ...plain(rest), ...plain(more) } };
+  return { title: truncated(String(text), 1000), metadata: { ...jsonObject(rest), ...jsonObject(more) } };
 }
 
-// What is not the handler's own error: its module, or its result.
+// An error in the module or in the result of the handler.
 class Fault {
   constructor(fault, message, suggestion) {
     Object.assign(this, { fault, message, suggestion });
   }
 }
 
-// What was thrown, as gdn takes it. Anything may be thrown.
-function thrown(error) {
+// Returns the error fields of a message to gdn. Handlers may throw any value.
+function errorFields(error) {
   try {
     if (typeof error !== 'object' || error === null || typeof error.message !== 'string') {
-      return { name: 'NonError', message: short('the handler threw ' + util.inspect(error, { depth: 2 })) };
+      return { name: 'NonError', message: truncated('the handler threw ' + util.inspect(error, { depth: 2 })) };
     }
-    const text = (value) => (typeof value === 'string' ? short(value) : undefined);
+    const text = (value) => (typeof value === 'string' ? truncated(value) : undefined);
     return {
       name: text(error.name),
-      message: short(error.message || error.name || 'the handler failed'),
+      message: truncated(error.message || error.name || 'the handler failed'),
       code: text(error.code),
-      suggestion: text(error.suggestion) ?? slip(error),
+      suggestion: text(error.suggestion) ?? locationHint(error),
       helpUrl: text(error.helpUrl),
     };
   } catch {
@@ -98,8 +99,9 @@ function thrown(error) {
   }
 }
 
-function slip(error) {
-  const place = SLIPS.has(error.name) && !foreign.has(error) ? new Project(home).place(error.stack) : undefined;
+// Returns a suggestion with the location of a built-in error in the project.
+function locationHint(error) {
+  const place = BUILTIN_ERRORS.has(error.name) && !gdnErrors.has(error) ? new Project(projectRoot).firstLocation(error.stack) : undefined;
   return place && `Look at ${place}, where ${error.name} was thrown.`;
 }
 
@@ -107,26 +109,27 @@ function log(id, level, args) {
   const fields = args.length === 2 && typeof args[0] === 'string' && util.types.isProxy(args[1]) === false
     && Object.prototype.toString.call(args[1]) === '[object Object]' ? args[1] : undefined;
   const message = fields ? args[0] : util.format(...args);
-  tell({ kind: 'log', id, level, message: short(message), fields: plain(fields) });
+  sendMessage({ kind: 'log', id, level, message: truncated(message), fields: jsonObject(fields) });
 }
 
 function consoleOf(id) {
-  const at = (level) => (...args) => log(id(), level, args);
+  const logger = (level) => (...args) => log(id(), level, args);
   return {
-    debug: at('debug'), trace: at('debug'), info: at('info'), log: at('info'), dir: at('info'), table: at('info'),
-    warn: at('warn'), error: at('error'),
-    assert: (holds, ...args) => { if (!holds) log(id(), 'error', ['Assertion failed', ...args]); },
+    debug: logger('debug'), trace: logger('debug'), info: logger('info'), log: logger('info'), dir: logger('info'), table: logger('info'),
+    warn: logger('warn'), error: logger('error'),
+    assert: (condition, ...args) => { if (!condition) log(id(), 'error', ['Assertion failed', ...args]); },
   };
 }
 
-// What a module prints with `console` is a log line of the call that it belongs to.
-Object.assign(console, consoleOf(() => current.getStore()?.id));
+// Turns `console` output of a module into log lines of the current call.
+Object.assign(console, consoleOf(() => currentCall.getStore()?.id));
 
-function ask(id, name, payload) {
+// Sends a request of a call to gdn, and resolves with the answer.
+function request(id, name, payload) {
   return new Promise((resolve, reject) => {
     const number = nextAsk++;
-    asked.set(number, { resolve, reject });
-    tell({ kind: 'ask', id, ask: number, name, payload: plain(payload) });
+    pendingRequests.set(number, { resolve, reject });
+    sendMessage({ kind: 'ask', id, ask: number, name, payload: jsonObject(payload) });
   });
 }
 
@@ -137,11 +140,11 @@ function agents(id) {
   };
   return {
     request: (target, what, options = {}) =>
-      ask(id, 'runtime.request', event(target, what, { timeoutMs: options.timeoutMs, async: options.async })),
-    send: (target, what) => ask(id, 'runtime.send', event(target, what)),
-    spawn: (target, options = {}) => ask(id, 'runtime.spawn', { target, instanceKey: options.instanceKey, cwd: options.cwd }),
-    list: (options = {}) => ask(id, 'runtime.list', { includeAll: options.includeAll }),
-    catalog: () => ask(id, 'runtime.catalog', {}),
+      request(id, 'runtime.request', event(target, what, { timeoutMs: options.timeoutMs, async: options.async })),
+    send: (target, what) => request(id, 'runtime.send', event(target, what)),
+    spawn: (target, options = {}) => request(id, 'runtime.spawn', { target, instanceKey: options.instanceKey, cwd: options.cwd }),
+    list: (options = {}) => request(id, 'runtime.list', { includeAll: options.includeAll }),
+    catalog: () => request(id, 'runtime.catalog', {}),
   };
 }
 
@@ -161,7 +164,7 @@ function contextOf(call, signal) {
     signal,
     logger: consoleOf(() => call.id),
     runtime: agents(call.id),
-    progress: (title, metadata) => tell({ kind: 'progress', id: call.id, ...progressOf(title, metadata) }),
+    progress: (title, metadata) => sendMessage({ kind: 'progress', id: call.id, ...progressOf(title, metadata) }),
     output: (output, more) => new Output(output, more),
   };
 }
@@ -175,73 +178,73 @@ async function load({ module }) {
   try {
     return await modules.get(module);
   } catch (error) {
-    const told = thrown(error);
-    const isTypes = told.code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.[mc]?ts$/.test(module);
-    const project = new Project(home);
-    const place = (isTypes ? undefined : await project.mistake(module, error)) ?? project.inside(module) ?? path.basename(module);
-    const message = isTypes ? `Node.js ${version} does not read TypeScript` : project.told(`${told.name ?? 'Error'}: ${told.message}`);
-    const suggestion = isTypes ? 'Install Node.js 22.18 or newer, or Bun, or Deno; `spec.runtime` of the Tool chooses one.'
-      : told.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' ? 'Node.js only strips types. Remove enums and namespaces, or use Bun: `runtime: bun`.'
+    const fields = errorFields(error);
+    const isTypeScript = fields.code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.[mc]?ts$/.test(module);
+    const project = new Project(projectRoot);
+    const place = (isTypeScript ? undefined : await project.errorLocation(module, error)) ?? project.relativePath(module) ?? path.basename(module);
+    const message = isTypeScript ? `Node.js ${version} does not read TypeScript` : project.withRelativePaths(`${fields.name ?? 'Error'}: ${fields.message}`);
+    const suggestion = isTypeScript ? 'Install Node.js 22.18 or newer, or Bun, or Deno; `spec.runtime` of the Tool chooses one.'
+      : fields.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' ? 'Node.js only strips types. Remove enums and namespaces, or use Bun: `runtime: bun`.'
       : undefined;
-    if (error?.stack) log(current.getStore()?.id, 'debug', [error.stack]);
+    if (error?.stack) log(currentCall.getStore()?.id, 'debug', [error.stack]);
     throw new Fault('module', `${place} can't be loaded: ${message}`, suggestion);
   }
 }
 
-// Where a mistake is in the modules of a project. Nobody is told of files elsewhere.
+// Finds the location of an error in the files of a project. Other files are not reported.
 class Project {
   #roots;
 
   constructor(root) {
     let real = root;
-    try { real = fs.realpathSync(root); } catch { /* it has gone */ }
+    try { real = fs.realpathSync(root); } catch { /* The directory no longer exists. */ }
     this.#roots = [root, real].filter((folder) => folder).map((folder) => folder.replace(/\/$/, '') + '/');
   }
 
-  // The path of a file from the project's folder.
-  inside(file) {
+  // Returns the path of a file relative to the project directory.
+  relativePath(file) {
     const root = this.#roots.find((root) => file.startsWith(root));
     return root && file.slice(root.length);
   }
 
-  // Text without the path of the project's folder.
-  told(text) {
+  // Removes the path of the project directory from a text.
+  withRelativePaths(text) {
     return this.#roots.flatMap((root) => [pathToFileURL(root).href, root]).reduce((text, root) => text.replaceAll(root, ''), text);
   }
 
-  // The file and the line, as far as the runtime says them.
-  async mistake(module, error) {
+  // Returns the file and the line, if the runtime reports them.
+  async errorLocation(module, error) {
     const { file, line } = (error?.position ?? error?.errors?.[0]?.position) ?? {};
-    const named = typeof file === 'string' && this.inside(file);
-    if (named) return `${named}:${line}`;
-    const found = this.place(error?.stack);
+    const relative = typeof file === 'string' && this.relativePath(file);
+    if (relative) return `${relative}:${line}`;
+    const found = this.firstLocation(error?.stack);
     if (found || runtime !== 'node' || error?.name !== 'SyntaxError') return found;
-    return this.#checked(module);
+    return this.#syntaxErrorLocation(module);
   }
 
-  // The first place in the project that a text names.
-  place(text) {
+  // Returns the first location in the project that a stack trace contains.
+  firstLocation(text) {
     for (const [, named, line] of String(text ?? '').matchAll(/(?:^|\(|at )((?:file:\/\/)?\/[^\n()]*?):(\d+)(?::\d+)?\)?$/gm)) {
       const file = named.startsWith('file:') ? fileURLToPath(named) : named;
-      const inside = file === fileURLToPath(import.meta.url) ? undefined : this.inside(file);
-      if (inside) return `${inside}:${line}`;
+      const relative = file === fileURLToPath(import.meta.url) ? undefined : this.relativePath(file);
+      if (relative) return `${relative}:${line}`;
     }
   }
 
-  // Node.js does not say where an ES module has its mistake, unless it is asked to check that file; it may be in one that is imported.
-  async #checked(module) {
+  // Runs `node --check` for the module and its imports, because the error of `import` does not contain the location of a syntax error.
+  async #syntaxErrorLocation(module) {
     const files = [module];
-    for (let at = 0; at < files.length && at < MOST_CHECKED; at += 1) {
-      const said = await new Promise((resolve) => {
-        execFile(process.execPath, ['--check', files[at]], { timeout: 5_000 }, (error, _, said) => resolve(error ? said : ''));
+    for (let at = 0; at < files.length && at < MAX_CHECKED_FILES; at += 1) {
+      const output = await new Promise((resolve) => {
+        execFile(process.execPath, ['--check', files[at]], { timeout: 5_000 }, (error, _, stderr) => resolve(error ? stderr : ''));
       });
-      const found = this.place(said);
+      const found = this.firstLocation(output);
       if (found) return found;
       let text = '';
-      try { text = fs.readFileSync(files[at], 'utf8'); } catch { /* it is not there */ }
+      try { text = fs.readFileSync(files[at], 'utf8'); } catch { /* The file is missing. */ }
       for (const [, , name] of text.matchAll(/(['"])(\.{1,2}\/[^'"\n]+\.[cm]?js)\1/g)) {
         const file = path.resolve(path.dirname(files[at]), name);
-        if (!files.includes(file) && this.inside(file)) files.push(file);
+        if (!files.includes(file) && this.relativePath(file)) files.push(file);
       }
     }
   }
@@ -262,16 +265,16 @@ async function handlerOf(call) {
   throw new Fault('module', `its module has no handler \`${call.export}\``, suggestion);
 }
 
-function done(id, result, more) {
-  const whole = result instanceof Output ? result : new Output(result);
+function sendResult(id, result, more) {
+  const fullOutput = result instanceof Output ? result : new Output(result);
   let output, rest;
   try {
-    output = stringify(whole.output === undefined ? null : whole.output);
-    rest = stringify({ title: whole.title, metadata: whole.metadata, attachments: whole.attachments, ...more });
+    output = stringify(fullOutput.output === undefined ? null : fullOutput.output);
+    rest = stringify({ title: fullOutput.title, metadata: fullOutput.metadata, attachments: fullOutput.attachments, ...more });
   } catch (error) {
-    throw new Fault('result', `the result is not JSON: ${thrown(error).message}`);
+    throw new Fault('result', `the result is not JSON: ${errorFields(error).message}`);
   }
-  if (output === undefined) throw new Fault('result', `the result is not JSON: it is a ${typeof whole.output}`);
+  if (output === undefined) throw new Fault('result', `the result is not JSON: it is a ${typeof fullOutput.output}`);
   const size = Buffer.byteLength(output) + Buffer.byteLength(rest);
   if (size > MAX_RESULT) {
     const suggestion = 'Return less, or write the result to a file and return the file name.';
@@ -284,80 +287,80 @@ async function run(call) {
   const stop = new AbortController();
   calls.set(call.id, stop);
   try {
-    const result = await current.run(call, async () => {
+    const result = await currentCall.run(call, async () => {
       const handler = await handlerOf(call);
       return handler(contextOf(call, stop.signal), call.arguments);
     });
-    done(call.id, result, news(sessions.get(call.session)));
+    sendResult(call.id, result, unreportedChanges(sessions.get(call.session)));
   } catch (error) {
-    failed(call.id, error, sessions.get(call.session));
+    sendFailure(call.id, error, sessions.get(call.session));
   } finally {
     calls.delete(call.id);
   }
 }
 
-// An error that gdn has told: where it was made says nothing.
-const foreign = new WeakSet();
+// Errors from gdn. Their stack traces contain only this program.
+const gdnErrors = new WeakSet();
 
-function told(error) {
-  const made = Object.assign(new Error(error.message), error);
-  foreign.add(made);
-  return made;
+function errorFromGdn(fields) {
+  const error = Object.assign(new Error(fields.message), fields);
+  gdnErrors.add(error);
+  return error;
 }
 
-function failed(id, error, session) {
+function sendFailure(id, error, session) {
   const fault = error instanceof Fault ? error.fault : undefined;
-  let spent = false;
+  let isOutOfMemory = false;
   try {
-    if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
-    // What was allocated may be free again only later.
-    spent = error instanceof RangeError && /allocation failed|out of memory/i.test(error.message);
+    if (error instanceof Error && error.stack && !gdnErrors.has(error)) log(id, 'debug', [error.stack]);
+    // gdn restarts the process after this error, because the allocated memory may not be freed soon.
+    isOutOfMemory = error instanceof RangeError && /allocation failed|out of memory/i.test(error.message);
   } catch {
-    // A property of the error throws. The call fails all the same.
+    // A property of the error throws. The call fails anyway.
   }
-  tell({ kind: 'fail', id, fault, error: thrown(error), ...news(session), spent });
+  sendMessage({ kind: 'fail', id, fault, error: errorFields(error), ...unreportedChanges(session), spent: isOutOfMemory });
 }
 
-function hear(message) {
-  home ??= message.context?.projectDir ?? message.projectDir;
+function handleMessage(message) {
+  projectRoot ??= message.context?.projectDir ?? message.projectDir;
   switch (message.kind) {
     case 'call': return void run(message);
     case 'layer': return void layer(message);
     case 'register': return void register(message);
     case 'connect': return void connect(message);
-    case 'forget': return forget(message.session);
-    case 'event': return happened(message);
+    case 'forget': return removeSession(message.session);
+    case 'event': return deliverEvent(message);
     case 'cancel': return calls.get(message.id)?.abort();
-    case 'ping': return tell({ kind: 'pong' });
+    case 'ping': return sendMessage({ kind: 'pong' });
     case 'answer': {
-      const waiting = asked.get(message.ask);
-      asked.delete(message.ask);
+      const waiting = pendingRequests.get(message.ask);
+      pendingRequests.delete(message.ask);
       if (!message.error) return waiting?.resolve(message.value);
-      return waiting?.reject(told(message.error));
+      return waiting?.reject(errorFromGdn(message.error));
     }
   }
 }
 
 process.on('unhandledRejection', (reason) => log(undefined, 'error', ['unhandled promise rejection:', reason]));
 process.on('uncaughtException', (error) => {
-  tell({ kind: 'fatal', message: short(`${error?.stack ?? util.inspect(error)}`, 2000) });
+  sendMessage({ kind: 'fatal', message: truncated(`${error?.stack ?? util.inspect(error)}`, 2000) });
   process.exit(70);
 });
 
-// A fast way where there is one: Bun has none for descriptors.
-const down = runtime === 'bun' ? fs.createReadStream('', { fd: 3 }) : new net.Socket({ fd: 3, readable: true, writable: false });
-let pieces = [];
-down.on('data', (chunk) => {
+// A socket is faster, but Bun cannot open one for a descriptor.
+const input = runtime === 'bun' ? fs.createReadStream('', { fd: 3 }) : new net.Socket({ fd: 3, readable: true, writable: false });
+let chunks = [];
+input.on('data', (chunk) => {
   let from = 0;
   for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
-    pieces.push(chunk.subarray(from, at));
-    const line = pieces.length === 1 ? pieces[0].toString() : Buffer.concat(pieces).toString();
-    pieces = [];
+    chunks.push(chunk.subarray(from, at));
+    const line = chunks.length === 1 ? chunks[0].toString() : Buffer.concat(chunks).toString();
+    chunks = [];
     from = at + 1;
-    hear(parse(line));
+    handleMessage(parse(line));
   }
-  if (from < chunk.length) pieces.push(chunk.subarray(from));
+  if (from < chunk.length) chunks.push(chunk.subarray(from));
 });
-down.on('end', () => process.exit(0));
-down.on('error', () => process.exit(0));
-tell({ kind: 'hello', runtime, version });
+input.on('end', () => process.exit(0));
+input.on('error', () => process.exit(0));
+sendMessage({ kind: 'hello', runtime, version });

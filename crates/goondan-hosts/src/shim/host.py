@@ -1,6 +1,5 @@
-# This half runs the handlers of modules, and speaks for both. It speaks in lines of JSON: it reads them from descriptor 3 and writes them
-# to descriptor 4, so that whatever a module prints gets in nobody's way. Handlers that are coroutines run on one event loop;
-# others in threads of their own.
+# Runs the handlers of modules, and exchanges messages with gdn. Messages are lines of JSON on descriptors 3 (in) and 4 (out), so that
+# printed output of a module does not mix with them. Coroutine handlers run on one event loop. Other handlers run in threads.
 import asyncio
 import concurrent.futures
 import contextvars
@@ -17,15 +16,15 @@ import traceback
 
 MAX_RESULT = 16 * 1024 * 1024
 MAX_LOG = 10_000
-MOST_THREADS = 64
+MAX_THREADS = 64
 
 _writing = threading.Lock()
-_current = contextvars.ContextVar("gdn_call", default=None)
+_current_call_id = contextvars.ContextVar("gdn_call", default=None)
 _calls = {}
-_asked = {}
+_pending_requests = {}
 _modules = {}
 _loading = threading.Lock()
-LOOP = []
+EVENT_LOOP = []
 _counter = iter(range(1, 1 << 62))
 
 
@@ -33,7 +32,7 @@ def utf8(text):
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # Two halves make a character, and one makes none.
+        # Surrogate pairs become characters, and lone surrogates become U+FFFD.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
@@ -44,7 +43,7 @@ def write(line):
             data = data[os.write(4, data):]
 
 
-# Modules may put something else in their place.
+# Saved, because modules may replace the functions in `json`.
 _dumps, _loads = json.dumps, json.loads
 
 
@@ -52,15 +51,15 @@ def encode(value):
     return _dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def tell(message):
+def send_message(message):
     write(utf8(encode(message)))
 
 
-def short(text, most=MAX_LOG):
-    return text[:most] + "…" if len(text) > most else text
+def truncated(text, max_length=MAX_LOG):
+    return text[:max_length] + "…" if len(text) > max_length else text
 
 
-def plain(fields):
+def json_object(fields):
     try:
         found = _loads(encode(fields or {}))
         return found if isinstance(found, dict) else {}
@@ -84,38 +83,41 @@ class Fault(Exception):
         self.fault, self.suggestion = fault, suggestion
 
 
-# What is mostly raised by the language, not by a module that knows what it says: where it happened tells more than the words.
-SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError)
+# Errors that Python itself usually raises. Their location helps more than their message.
+BUILTIN_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError)
 
-# The folder of the project, which all modules of a host belong to.
-_home = ""
+# The project directory, which contains all modules of this process.
+_project_dir = ""
 
 
-def _slip(error):
-    place = _mistake(error, _home) if isinstance(error, SLIPS) and _home else None
+def _location_hint(error):
+    """Returns a suggestion with the location of a built-in error in the project."""
+    place = _error_location(error, _project_dir) if isinstance(error, BUILTIN_ERRORS) and _project_dir else None
     return "Look at %s, where %s was raised." % (place, type(error).__name__) if place else None
 
 
-def thrown(error):
+def error_fields(error):
+    """Returns the error fields of a message to gdn. Handlers may raise objects that cannot be displayed."""
+
     def text(*names):
         for name in names:
             value = getattr(error, name, None)
             if isinstance(value, str):
-                return short(value)
+                return truncated(value)
         return None
 
     try:
-        message = short(str(error)) or type(error).__name__
+        message = truncated(str(error)) or type(error).__name__
         if isinstance(error, SystemExit):
             message = "the handler called `sys.exit`"
         elif isinstance(error, KeyError):
-            # Its words are the key and nothing else.
+            # The message of a KeyError is only the key.
             message = "KeyError: " + message
         return {
             "name": None if isinstance(error, Fault) else type(error).__name__,
             "message": message,
             "code": text("code"),
-            "suggestion": text("suggestion") or _slip(error),
+            "suggestion": text("suggestion") or _location_hint(error),
             "helpUrl": text("help_url", "helpUrl"),
         }
     except Exception:
@@ -123,7 +125,7 @@ def thrown(error):
 
 
 def log(id, level, message, fields=None):
-    tell({"kind": "log", "id": id, "level": level, "message": short(str(message)), "fields": plain(fields)})
+    send_message({"kind": "log", "id": id, "level": level, "message": truncated(str(message)), "fields": json_object(fields)})
 
 
 class Logger:
@@ -151,7 +153,7 @@ class Logger:
         log(self._id, level, str(message) % args if args else message, fields)
 
 
-class Printed(io.TextIOBase):
+class PrintedOutput(io.TextIOBase):
     """Turns printed output of a module into log lines of the current call."""
 
     def __init__(self, level):
@@ -161,7 +163,7 @@ class Printed(io.TextIOBase):
         return True
 
     def write(self, text):
-        call = _current.get()
+        call = _current_call_id.get()
         whole = self._pending.pop(call, "") + text
         *lines, rest = whole.split("\n")
         for line in lines:
@@ -194,25 +196,25 @@ class Runtime:
         self._call, self._is_async = call, is_async
 
     def request(self, target, event, timeout_ms=None, wait=True):
-        return self._ask("runtime.request", {**_event(target, event), "timeoutMs": timeout_ms, "async": not wait})
+        return self._request("runtime.request", {**_event(target, event), "timeoutMs": timeout_ms, "async": not wait})
 
     def send(self, target, event):
-        return self._ask("runtime.send", _event(target, event))
+        return self._request("runtime.send", _event(target, event))
 
     def spawn(self, target, instance_key=None, cwd=None):
-        return self._ask("runtime.spawn", {"target": target, "instanceKey": instance_key, "cwd": cwd})
+        return self._request("runtime.spawn", {"target": target, "instanceKey": instance_key, "cwd": cwd})
 
     def list(self, include_all=False):
-        return self._ask("runtime.list", {"includeAll": include_all})
+        return self._request("runtime.list", {"includeAll": include_all})
 
     def catalog(self):
-        return self._ask("runtime.catalog", {})
+        return self._request("runtime.catalog", {})
 
-    def _ask(self, name, payload):
+    def _request(self, name, payload):
         number, answer = next(_counter), concurrent.futures.Future()
-        _asked[number] = answer
+        _pending_requests[number] = answer
         payload = {key: value for key, value in payload.items() if value is not None}
-        tell({"kind": "ask", "id": self._call, "ask": number, "name": name, "payload": payload})
+        send_message({"kind": "ask", "id": self._call, "ask": number, "name": name, "payload": payload})
         return asyncio.wrap_future(answer) if self._is_async else answer.result()
 
 
@@ -252,10 +254,10 @@ class Context:
     def progress(self, title, **metadata):
         if isinstance(title, dict):
             title = dict(title)
-            metadata = {**plain(title.pop("metadata", None)), **metadata}
+            metadata = {**json_object(title.pop("metadata", None)), **metadata}
             text = title.pop("title", "")
             title, metadata = text, {**title, **metadata}
-        tell({"kind": "progress", "id": self._id, "title": short(str(title), 1000), "metadata": plain(metadata)})
+        send_message({"kind": "progress", "id": self._id, "title": truncated(str(title), 1000), "metadata": json_object(metadata)})
 
     @staticmethod
     def output(output, title=None, metadata=None, attachments=None):
@@ -270,10 +272,10 @@ def load(path, package):
 
 
 def _import(path, package):
-    for place in (package, os.path.dirname(path)):
-        add_place(place)
+    for directory in (package, os.path.dirname(path)):
+        add_module_directory(directory)
     name = os.path.relpath(path, package)[: -len(".py")].replace(os.sep, ".")
-    if _found(name) == os.path.realpath(path):
+    if _imported_file(name) == os.path.realpath(path):
         return importlib.import_module(name)
     spec = importlib.util.spec_from_file_location("gdn_module_%d" % len(_modules), path)
     module = importlib.util.module_from_spec(spec)
@@ -282,8 +284,8 @@ def _import(path, package):
     return module
 
 
-def _found(name):
-    """The file that this name imports, if any."""
+def _imported_file(name):
+    """Returns the file that an import of `name` finds, if any."""
     try:
         spec = importlib.util.find_spec(name) if all(map(str.isidentifier, name.split("."))) else None
     except (ImportError, ValueError):
@@ -291,46 +293,46 @@ def _found(name):
     return os.path.realpath(spec.origin) if spec and spec.origin else None
 
 
-def loaded(message):
-    """The module of a message."""
+def load_module(message):
+    """Imports the module of a message, and returns it."""
     try:
         return load(message["module"], message["package"])
     except BaseException as error:
         log(message["id"], "debug", traceback.format_exc())
-        place = _mistake(error, _home) or _inside(message["module"], _home) or os.path.basename(message["module"])
-        # Of a mistake in the syntax, the rest is a place.
-        told = error.msg if isinstance(error, SyntaxError) else str(error)
-        told = told.replace(os.path.join(_home, ""), "")
-        raise Fault("module", "%s can't be loaded: %s: %s" % (place, type(error).__name__, short(told, 2000))) from None
+        place = _error_location(error, _project_dir) or _relative_path(message["module"], _project_dir) or os.path.basename(message["module"])
+        # The string of a SyntaxError repeats the location.
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = reason.replace(os.path.join(_project_dir, ""), "")
+        raise Fault("module", "%s can't be loaded: %s: %s" % (place, type(error).__name__, truncated(reason, 2000))) from None
 
 
-def _mistake(error, project):
-    """The last file and line of the project in a traceback. Files outside of the project are not reported."""
+def _error_location(error, project):
+    """Returns the last file and line of the project in a traceback. Files outside of the project are not reported."""
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         places.append((error.filename, error.lineno))
     for file, line in reversed(places):
-        named = _inside(file, project)
-        if named and os.path.realpath(file) != os.path.realpath(__file__):
-            return "%s:%s" % (named, line)
+        relative = _relative_path(file, project)
+        if relative and os.path.realpath(file) != os.path.realpath(__file__):
+            return "%s:%s" % (relative, line)
     return None
 
 
-def _inside(file, project):
-    """The path of a file relative to the project directory."""
-    for one, root in ((file, project), (os.path.realpath(file), os.path.realpath(project))):
-        if one.startswith(os.path.join(root, "")):
-            return os.path.relpath(one, root)
+def _relative_path(file, project):
+    """Returns the path of a file relative to the project directory, or `None` if it is outside of it."""
+    for path, root in ((file, project), (os.path.realpath(file), os.path.realpath(project))):
+        if path.startswith(os.path.join(root, "")):
+            return os.path.relpath(path, root)
     return None
 
 
-def handler_of(call):
+def load_handler(call):
     if call.get("session") is not None:
         tool = _sessions[call["session"]].tools.get(call["export"])
         if tool is None:
             raise Fault("module", "the extension has no tool `%s`" % call["export"])
         return tool[1]
-    module = loaded(call)
+    module = load_module(call)
     handlers = getattr(module, "handlers", None)
     name = call["export"]
     handler = handlers.get(name) if isinstance(handlers, dict) else None
@@ -341,7 +343,7 @@ def handler_of(call):
     raise Fault("module", "its module has no handler `%s`" % name, suggestion)
 
 
-def done(id, result, more=None):
+def send_result(id, result, more=None):
     whole = result if isinstance(result, Output) else Output(result)
     try:
         output = utf8(encode(whole.output))
@@ -355,65 +357,65 @@ def done(id, result, more=None):
     write(b'{"kind":"done","id":%d,"output":%s,"more":%s}' % (id, output, more))
 
 
-def fail(id, error, fault=None, news=None):
+def send_failure(id, error, fault=None, changes=None):
     error = {key: value for key, value in error.items() if value is not None}
-    # What was allocated may be free again only later.
-    spent = error.get("name") == "MemoryError"
-    tell({"kind": "fail", "id": id, "error": error, "fault": fault, **(news or {}), "spent": spent})
+    # gdn restarts the process after this error, because the allocated memory may not be freed soon.
+    out_of_memory = error.get("name") == "MemoryError"
+    send_message({"kind": "fail", "id": id, "error": error, "fault": fault, **(changes or {}), "spent": out_of_memory})
 
 
-def news_of(call):
+def unreported_changes_of(call):
     """Changed state and event subscriptions of the extension that registered the tool."""
     session = _sessions.get(call.get("session"))
-    return session.news() if session else None
+    return session.unreported_changes() if session else None
 
 
-def attempt(handler, context, call):
-    """Runs a handler that is no coroutine, and answers; what it returns is to be awaited."""
+def run_in_thread(handler, context, call):
+    """Calls a handler in a thread, and sends its result. If the result must be awaited, returns it instead."""
     result = handler(context, call["arguments"])
     if inspect.isawaitable(result):
         return result
-    return done(call["id"], result, news_of(call))
+    return send_result(call["id"], result, unreported_changes_of(call))
 
 
 async def run(call, pool):
     id = call["id"]
-    _current.set(id)
+    _current_call_id.set(id)
     loop = asyncio.get_running_loop()
     context = None
     try:
-        inside = contextvars.copy_context()
+        call_variables = contextvars.copy_context()
         is_loaded = call["module"] in _modules or call.get("session") is not None
-        handler = handler_of(call) if is_loaded else await loop.run_in_executor(pool, inside.run, handler_of, call)
+        handler = load_handler(call) if is_loaded else await loop.run_in_executor(pool, call_variables.run, load_handler, call)
         is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
         context = Context(call, is_async)
         _calls[id] = (context, asyncio.current_task() if is_async else None)
         if is_async:
-            left = handler(context, call["arguments"])
+            pending = handler(context, call["arguments"])
         else:
-            left = await loop.run_in_executor(pool, inside.run, attempt, handler, context, call)
-        if left is not None:
-            result = await left
-            # To write a large result takes a while, and others wait for the loop.
-            await loop.run_in_executor(pool, done, id, result, news_of(call))
+            pending = await loop.run_in_executor(pool, call_variables.run, run_in_thread, handler, context, call)
+        if pending is not None:
+            result = await pending
+            # Encoding a large result is slow, and would block the event loop.
+            await loop.run_in_executor(pool, send_result, id, result, unreported_changes_of(call))
     except asyncio.CancelledError:
-        fail(id, {"message": "the call was cancelled", "code": "E_TOOL_CANCELLED"})
+        send_failure(id, {"message": "the call was cancelled", "code": "E_TOOL_CANCELLED"})
     except BaseException as error:
-        # A handler that calls `sys.exit` ends its call and nothing else.
+        # `sys.exit` in a handler ends only its call.
         log(id, "debug", traceback.format_exc())
-        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None)
+        send_failure(id, error_fields(error), error.fault if isinstance(error, Fault) else None)
     finally:
         _calls.pop(id, None)
-        PRINTED.finish(id)
+        STDOUT.finish(id)
 
 
-def hear(message, loop, pool, tasks):
-    global _home
+def handle_message(message, loop, pool, tasks):
+    global _project_dir
     kind = message["kind"]
-    _home = _home or message.get("projectDir") or (message.get("context") or {}).get("projectDir") or ""
-    work = {"call": run, "layer": layer, "register": register, "connect": connect}.get(kind)
-    if work:
-        task = loop.create_task(work(message, pool))
+    _project_dir = _project_dir or message.get("projectDir") or (message.get("context") or {}).get("projectDir") or ""
+    handle = {"call": run, "layer": layer, "register": register, "connect": connect}.get(kind)
+    if handle:
+        task = loop.create_task(handle(message, pool))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     elif kind == "cancel":
@@ -423,15 +425,15 @@ def hear(message, loop, pool, tasks):
         if task:
             task.cancel()
     elif kind == "event":
-        happened(message)
+        queue_event(message)
     elif kind == "forget":
-        forget(message["session"])
+        remove_session(message["session"])
     elif kind == "ping":
-        tell({"kind": "pong"})
+        send_message({"kind": "pong"})
 
 
-def answer(message):
-    waiting = _asked.pop(message["ask"], None)
+def resolve_request(message):
+    waiting = _pending_requests.pop(message["ask"], None)
     if waiting is None or waiting.cancelled():
         return
     error = message.get("error")
@@ -448,25 +450,25 @@ def read(loop, pool, tasks):
         for line in lines:
             message = _loads(line)
             if message["kind"] == "answer":
-                answer(message)
+                resolve_request(message)
             else:
-                loop.call_soon_threadsafe(hear, message, loop, pool, tasks)
+                loop.call_soon_threadsafe(handle_message, message, loop, pool, tasks)
     os._exit(0)
 
 
 async def main():
     loop, tasks = asyncio.get_running_loop(), set()
-    LOOP.append(loop)
-    pool = concurrent.futures.ThreadPoolExecutor(MOST_THREADS)
-    tell({"kind": "hello", "runtime": "python", "version": platform.python_version()})
+    EVENT_LOOP.append(loop)
+    pool = concurrent.futures.ThreadPoolExecutor(MAX_THREADS)
+    send_message({"kind": "hello", "runtime": "python", "version": platform.python_version()})
     threading.Thread(target=read, args=(loop, pool, tasks), daemon=True).start()
     await asyncio.Event().wait()
 
 
 for descriptor in (3, 4):
     os.set_inheritable(descriptor, False)
-PRINTED = Printed("info")
-sys.stdout, sys.stderr = PRINTED, Printed("warn")
+STDOUT = PrintedOutput("info")
+sys.stdout, sys.stderr = STDOUT, PrintedOutput("warn")
 gdn = type(sys)("gdn")
 gdn.ToolError, gdn.Output = ToolError, Output
 sys.modules.setdefault("gdn", gdn)

@@ -1,13 +1,13 @@
-# Imports of modules in the project. Libraries, such as the standard library, import many modules only if they exist (`pickle` imports `org`).
-# A new file of such a name must not run. So only the project's own code can import a module of the project by its name, and other code only
-# if a file of the project has that name in quotes, as in `"settings.production"`.
+# Restricts imports of modules in the project. Libraries try to import optional modules: `pickle` in the standard library imports `org`.
+# A new project file with such a name must not run. Only project code can import project modules by name. Libraries can import such a module
+# only if a project file contains its name in quotes, as in `"settings.production"`.
 import importlib.machinery
 import os
 import re
 import sys
 
-# Directories in which modules of the project are searched.
-_places = []
+# Directories to search for project modules.
+_module_directories = []
 # Directories in the project that contain installed libraries.
 _INSTALLED = re.compile(r"[/\\](site-packages|dist-packages)[/\\]")
 _LOADERS = (
@@ -19,21 +19,21 @@ _source_texts = {}
 _refused = set()
 
 
-def add_place(place):
-    """Searches modules in a directory, after all installed modules, so that no file replaces one of these."""
-    if place in _places:
+def add_module_directory(directory):
+    """Adds a directory to search for modules. Installed modules come first, so that no project file replaces them."""
+    if directory in _module_directories:
         return
-    _places.append(place)
-    sys.path_importer_cache.pop(place, None)
-    if place not in sys.path:
-        sys.path.append(place)
+    _module_directories.append(directory)
+    sys.path_importer_cache.pop(directory, None)
+    if directory not in sys.path:
+        sys.path.append(directory)
 
 
 class _ProjectFinder(importlib.machinery.FileFinder):
     def find_spec(self, fullname, target=None):
         spec = super().find_spec(fullname, target)
-        # The package of a submodule is imported already.
-        if spec is None or "." in fullname or _is_project_file(_importer()) or _is_named(fullname):
+        # The check of the parent package also covers its submodules.
+        if spec is None or "." in fullname or _is_project_file(_importer()) or _is_quoted_in_project(fullname):
             return spec
         if fullname not in _refused:
             _refused.add(fullname)
@@ -42,17 +42,17 @@ class _ProjectFinder(importlib.machinery.FileFinder):
         return None
 
 
-def _make_finder(place):
-    if place not in _places:
+def _make_finder(directory):
+    if directory not in _module_directories:
         raise ImportError
-    return _ProjectFinder(place, *_LOADERS)
+    return _ProjectFinder(directory, *_LOADERS)
 
 
 sys.path_hooks.insert(0, _make_finder)
 
 
 def _importer():
-    """The file of the code that imports, without the functions of the import system."""
+    """Returns the file with the import, ignoring frames of the import system."""
     frame = sys._getframe(2)
     library = os.path.dirname(importlib.__file__)
     while frame is not None:
@@ -64,15 +64,15 @@ def _importer():
 
 
 def _is_project_file(file):
-    """True for code of the project, and for this program, which loads the handler files."""
+    """Returns true for project code, and for this program, which loads the handler files."""
     if file == __file__:
         return True
-    inside = any(file.startswith(os.path.join(place, "")) for place in _places)
-    return inside and not _INSTALLED.search(file)
+    is_in_project = any(file.startswith(os.path.join(directory, "")) for directory in _module_directories)
+    return is_in_project and not _INSTALLED.search(file)
 
 
-def _is_named(name):
-    """True if a loaded file of the project has the module in quotes."""
+def _is_quoted_in_project(name):
+    """Returns true if a loaded project file contains the module name in quotes."""
     pattern = re.compile(r"""["']%s["'.]""" % re.escape(name))
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     return any(pattern.search(_source_text(file)) for file in files if file and file != __file__ and _is_project_file(file))

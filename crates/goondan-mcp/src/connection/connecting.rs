@@ -72,11 +72,11 @@ impl McpConnection {
         // A change during the start differs from this content, so it needs an approval.
         let program_contents = contents_now(definition).await;
         let handler = McpClientHandler::new(definition.elicitation);
-        let stand_in = match &options.stand_ins {
-            Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
+        let mock = match &options.mocks {
+            Some(mocks) => mocks.mock(definition.name()).await,
             None => None,
         };
-        let stream = match stand_in {
+        let stream = match mock {
             Some(stream) => Some(stream?),
             None => stream(definition, &*options.spawner, scope, approved_files).await?,
         };

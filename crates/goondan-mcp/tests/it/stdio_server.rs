@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::HandlerError;
 use goondan_mcp::{
-    McpServerProgram, McpSession, McpTools, ProgramStreams, RunningProgram, ServerSpawner, StandIns,
+    McpServerProgram, McpSession, McpTools, ProgramStreams, RunningProgram, ServerMocks,
+    ServerSpawner,
 };
 use goondan_spec::kinds::{ElicitationMode, McpOauth, McpServer, McpTransport, Tool, ToolEntry};
 use goondan_spec::value::Environment;
@@ -186,8 +187,8 @@ impl ServerStarter {
 }
 
 #[async_trait]
-impl StandIns for ServerStarter {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
+impl ServerMocks for ServerStarter {
+    async fn mock(&self, _tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
         Some(Ok(self.streams()))
     }
 }
@@ -259,9 +260,9 @@ pub(crate) fn server_tool(transport: McpTransport, timeout: Duration) -> Resourc
 }
 
 pub(crate) fn session(server: &Arc<MockServer>, folder: &Path, timeout: Duration) -> McpSession {
-    let stand_ins = Arc::new(ServerStarter(Arc::clone(server))) as Arc<dyn StandIns>;
+    let mocks = Arc::new(ServerStarter(Arc::clone(server))) as Arc<dyn ServerMocks>;
     let tools = McpTools::new(folder, Arc::new(NoProgramSpawner), Environment::default())
-        .stand_ins(Some(stand_ins));
+        .mocks(Some(mocks));
     let program = McpTransport::Program {
         command: "played".to_owned(),
         args: Vec::new(),

@@ -268,7 +268,7 @@ impl ModelClient for LiveClient {
             (&self.failures, &self.host),
             self.settings.idle_timeout,
         )
-        .recorded_by(request.exchange.clone());
+        .with_recorder(request.exchange.clone());
         // A refusal comes with the first event. It is reported before the stream begins.
         let first = answer.next().await;
         if let Some(Err(error)) = first {

@@ -85,7 +85,7 @@ pub(crate) fn endpoint_problem(
     model: &Resource<Model>,
     provider: &'static ModelProvider,
 ) -> Option<ModelError> {
-    let wire = settings::wire_of(model, provider);
+    let wire = settings::wire_format(model, provider);
     ModelEndpoint::for_model(model, provider, wire).err()
 }
 

@@ -61,18 +61,18 @@ impl ClientSettings {
         model: &Resource<Model>,
         provider: &ModelProvider,
     ) -> ProviderWireFormat {
-        wire_with(model, provider, self.api)
+        wire_format_for_api(model, provider, self.api)
     }
 }
 
-/// Returns the format for `model`.
-pub(crate) fn wire_of(model: &Resource<Model>, provider: &ModelProvider) -> ProviderWireFormat {
-    wire_with(model, provider, model.spec.options.api)
+/// Returns the wire format for `model`, with its `api` option.
+pub(crate) fn wire_format(model: &Resource<Model>, provider: &ModelProvider) -> ProviderWireFormat {
+    wire_format_for_api(model, provider, model.spec.options.api)
 }
 
-/// Returns the format for `model` with the option `api`, which selects one of OpenAI's formats.
-/// Servers at other addresses usually accept only the chat format.
-fn wire_with(
+/// Returns the wire format for `model` with the option `api`, which selects an OpenAI format.
+/// Servers at other URLs usually accept only the chat format.
+fn wire_format_for_api(
     model: &Resource<Model>,
     provider: &ModelProvider,
     api: Option<ModelApi>,

@@ -21,8 +21,8 @@ pub(crate) struct PartialToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
-    /// Id of a piece that repeated the name of this complete call. If arguments follow, they belong to another call of
-    /// the same tool.
+    /// Id of a piece that repeated the tool name after this call was complete. If arguments follow, the piece starts
+    /// another call of the same tool.
     repeated: Option<String>,
 }
 

@@ -100,7 +100,8 @@ impl EncodedTranscript {
         }
     }
 
-    /// Encodes a complete message and shares the earlier messages that need no cache mark anymore.
+    /// Encodes a complete message. Moves earlier messages without a future cache mark to the shared
+    /// blocks.
     fn close(&mut self, draft: &DraftMessage, format: &dyn WireFormat) {
         self.recent
             .push_back(EncodedMessage::from_draft(draft, format));

@@ -48,8 +48,8 @@ impl ModelFactory for ModelProviders {
     }
 }
 
-/// Returns an error of `model` that does not depend on the machine: an unknown provider, an unusable script or
-/// recording, a missing endpoint. Nothing is connected.
+/// Returns an error of `model` that is independent of the machine: an unknown provider, an invalid script or
+/// recording, or a missing endpoint. Opens no connection.
 pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<ModelError> {
     let Some(provider) = provider(&model.spec.provider) else {
         return Some(unknown_provider(model));

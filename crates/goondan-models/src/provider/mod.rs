@@ -94,7 +94,7 @@ impl ModelProvider {
         })
     }
 
-    /// Returns true if requests contain the schema of a structured answer unless the Model says otherwise. Some
+    /// Returns true if requests contain the schema of a structured answer unless the Model sets it. Some
     /// providers accept a schema for some models only and refuse the request for the others.
     pub(crate) fn takes_schemas(&self, wire: ProviderWireFormat) -> bool {
         match wire {

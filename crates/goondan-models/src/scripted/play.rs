@@ -13,7 +13,7 @@ use super::script::{ReplyError, ScriptReply};
 use super::template::ReplyContext;
 use crate::errors::connection_error;
 
-/// Length in bytes from which a piece of streamed text ends with the next word, by default.
+/// Default size of a piece of streamed text, in bytes. A piece ends at the first word end after it.
 const MAX_PIECE_BYTES: usize = 16;
 
 /// Converts `reply` to a stream. With `renumbers_ids`, appends a number to call ids that the

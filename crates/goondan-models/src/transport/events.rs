@@ -40,7 +40,7 @@ impl EventReader {
         }
     }
 
-    /// Takes the next bytes and passes on every event that they complete.
+    /// Parses the next bytes and passes each completed event to `sink`.
     ///
     /// # Errors
     /// An event is too long, not text, or damaged.

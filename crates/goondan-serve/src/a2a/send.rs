@@ -28,8 +28,8 @@ impl StartedTask {
     }
 }
 
-/// Handles a message. When this returns, a new task is on disk. A repeated message finds its first
-/// task.
+/// Starts or continues the task of a message. On return, a new task is on disk. A repeated message
+/// returns its first task.
 pub(super) async fn begin(
     service: &Service,
     agent: &str,

@@ -10,7 +10,7 @@ pub(super) async fn unknown_path_error() -> ApiProblem {
         .suggest("/openapi.json lists all URLs.")
 }
 
-/// Error 405.
+/// Returns error 405 for an unsupported HTTP method.
 pub(super) async fn wrong_method() -> ApiProblem {
     let problem = ApiProblem::new(
         Code::SERVE_REQUEST,

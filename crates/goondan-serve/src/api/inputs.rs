@@ -231,7 +231,7 @@ pub(super) async fn events(
     .into_response())
 }
 
-/// Error for an unknown input.
+/// Returns the error for an unknown input.
 fn unknown_input() -> ApiProblem {
     ApiProblem::new(
         Code::SERVE_NOT_FOUND,

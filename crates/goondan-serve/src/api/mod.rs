@@ -134,7 +134,7 @@ fn with_studio(routes: OpenApiRouter<Service>, ports: StudioPorts) -> OpenApiRou
     routes
 }
 
-/// Routes of the HTTP API.
+/// Returns the routes of the HTTP API.
 pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     let ServerOptions {
         access,

@@ -1,4 +1,4 @@
-//! Files of the project, for the editor of the studio. Without an editor, these routes do not exist.
+//! Files of the project, for the studio's editor. The routes exist only if the server allows edits.
 
 use std::sync::Arc;
 

@@ -56,10 +56,10 @@ pub(super) struct ToolListFilter {
 #[utoipa::path(get, path = "/api/tools", params(ToolListFilter), responses((status = 200, body = Vec<Object>), ErrorResponses))]
 pub(super) async fn tools(
     State(service): State<Service>,
-    QueryParams(whose): QueryParams<ToolListFilter>,
+    QueryParams(filter): QueryParams<ToolListFilter>,
 ) -> Result<Json<Vec<ToolDefinition>>, ApiProblem> {
     let swarm = service.swarm();
-    let agent = whose.agent.unwrap_or_else(|| swarm.entry_agent());
+    let agent = filter.agent.unwrap_or_else(|| swarm.entry_agent());
     swarm.catalog(&agent).map(Json).ok_or_else(|| {
         ApiProblem::new(
             Code::AGENT_NOT_FOUND,

@@ -58,8 +58,8 @@ impl ElicitationSupport {
 /// Asks the client while the call runs.
 pub(super) async fn put(peer: Peer<RoleServer>, question: ApprovalHandle) {
     tokio::select! {
-        told = peer.create_elicitation(approval_form(&question)) => {
-            question.answer(told.map_or(ApprovalAnswer::Deny, |told| to_approval_answer(&told)));
+        reply = peer.create_elicitation(approval_form(&question)) => {
+            question.answer(reply.map_or(ApprovalAnswer::Deny, |reply| to_approval_answer(&reply)));
         }
         // Another client answered, or the request was withdrawn.
         () = question.ended() => {}

@@ -300,7 +300,7 @@ impl PendingWrites {
             .min()
     }
 
-    /// Takes all queued events, and says whether the queued metadata is due at `now`.
+    /// Takes all queued events, and the queued metadata if it is due at `now`.
     fn take(&mut self, now: Instant) -> DueWrites {
         let metas = self.is_over || self.metas_due.is_some_and(|due| due <= now);
         if metas {

@@ -360,7 +360,7 @@ fn content_from(offset: usize, path: &Path, folds: &[TurnCheckpoint]) -> io::Res
 
 /// A base to which the carried messages were written.
 struct RestoredBase {
-    /// Number of bytes that the inbox carries.
+    /// Size of the messages in the inbox records, in bytes.
     bytes: u64,
     /// True if the messages are not at their recorded position, because the file is damaged.
     is_moved: bool,

@@ -11,8 +11,8 @@ use super::lines::{FIRST_SEQUENCE, LineReader};
 use super::synced_disk::SyncedDisk;
 use super::{checksum, conversation, latest_messages};
 
-/// Reads the first `count` messages of a conversation. Reads all messages instead under the
-/// conditions of [`latest_messages::read`].
+/// Reads the first `count` messages of a conversation. Reads all messages instead in the cases that
+/// [`latest_messages::read`] describes.
 pub(super) fn read(
     disk: &SyncedDisk,
     base: &Path,

@@ -12,7 +12,7 @@ use super::lines::JsonlFileLine;
 /// wrong number rather than of lost lines.
 const PLAUSIBLE_GAP: u64 = 100_000;
 
-/// Content of a line, as far as its header, checksum and sequence number tell.
+/// Content of a line, according to its header, checksum and sequence number.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineContent {
     /// An empty line, a header, or a second copy of an earlier record.
@@ -34,7 +34,7 @@ pub(super) struct RecordSequence {
     is_numbered: bool,
     /// Numbers that were skipped and did not come later.
     missing: BTreeSet<u64>,
-    /// Numbers that lines took whose own number is unknown.
+    /// Numbers assigned to lines with an unknown number.
     assumed: BTreeSet<u64>,
     /// Problems that do not make a line unusable, each with its line number.
     problems: Vec<String>,

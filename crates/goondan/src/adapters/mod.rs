@@ -23,7 +23,7 @@ use goondan_core::redact::SecretRedactor;
 use goondan_dylib::{DynamicLibraries, HostCommand, LibraryLimits};
 use goondan_engine::plan::PlanPorts;
 use goondan_hosts::ScriptModules;
-use goondan_mcp::{A2aTools, McpTools, StandIns};
+use goondan_mcp::{A2aTools, McpTools, ServerMocks};
 use goondan_spec::kinds::{
     ConnectorEntry, Extension, ExtensionEntry, Tool, ToolEntry, ToolIsolation,
 };
@@ -60,7 +60,7 @@ impl EntryToolSource {
         state_root: &Path,
         host: Option<HostCommand>,
         helper: Option<HelperCommand>,
-        stand_ins: Option<Arc<dyn StandIns>>,
+        mocks: Option<Arc<dyn ServerMocks>>,
         environment: Environment,
     ) -> Self {
         let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper.clone())));
@@ -84,7 +84,7 @@ impl EntryToolSource {
             hosted: host
                 .map(|host| DynamicLibraries::hosted(staging, LibraryLimits::default(), host)),
             modules,
-            mcp: McpTools::new(state_root, dialer, environment.clone()).stand_ins(stand_ins),
+            mcp: McpTools::new(state_root, dialer, environment.clone()).mocks(mocks),
             a2a: A2aTools::new(environment),
             embedded: EmbeddedTools::default(),
             state_root: state_directory,

@@ -1,4 +1,4 @@
-//! Stand-ins for tool handlers, with which test cases return recorded results.
+//! Stubs for tool handlers, which return the mocked results of test cases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ pub trait ToolStubs: Send + Sync {
     fn handler(&self, tool: &str, export: &str) -> Option<Arc<dyn ToolHandler>>;
 }
 
-/// Tool source that replaces handlers with stand-ins.
+/// Tool source that replaces handlers with stubs.
 pub(crate) struct StubbedToolSource {
     pub(crate) source: Arc<dyn ToolSource>,
-    pub(crate) stand_ins: Arc<dyn ToolStubs>,
+    pub(crate) stubs: Arc<dyn ToolStubs>,
 }
 
 #[async_trait]
@@ -35,8 +35,8 @@ impl ToolSource for StubbedToolSource {
             _ => self.source.open(tool, bundle_root).await?,
         };
         for (export, handler) in &mut set.exports {
-            if let Some(stand_in) = self.stand_ins.handler(&tool.id.name, &export.name) {
-                *handler = stand_in;
+            if let Some(stub) = self.stubs.handler(&tool.id.name, &export.name) {
+                *handler = stub;
             }
         }
         Ok(set)

@@ -16,7 +16,7 @@ use goondan_dylib::HostCommand;
 use goondan_engine::plan::{Generation, PlanPorts};
 use goondan_engine::policy::redact::SecretRedactor;
 use goondan_engine::runtime::{EngineNodeParts, RuntimeParts, SwarmRuntime};
-use goondan_mcp::StandIns;
+use goondan_mcp::ServerMocks;
 use goondan_models::ModelProviders;
 use goondan_spec::{Bundle, Environment, OsFiles, ResourceId};
 use goondan_store::jsonl::{JsonlStore, LostLogPolicy, OpenWorkspaceError};
@@ -64,8 +64,8 @@ pub struct SwarmBuilder {
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
-    pub(crate) mcp_stand_ins: Option<Arc<dyn StandIns>>,
-    pub(crate) tool_stand_ins: Option<Arc<dyn ToolStubs>>,
+    pub(crate) mcp_mocks: Option<Arc<dyn ServerMocks>>,
+    pub(crate) tool_stubs: Option<Arc<dyn ToolStubs>>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
     pub(crate) telemetry: Option<TelemetrySettings>,
@@ -93,8 +93,8 @@ impl SwarmBuilder {
             workdir: None,
             tool_host: None,
             sandbox_helper: None,
-            mcp_stand_ins: None,
-            tool_stand_ins: None,
+            mcp_mocks: None,
+            tool_stubs: None,
             reloads_at_hangup: false,
             reload_check: None,
             telemetry: None,
@@ -267,17 +267,17 @@ impl SwarmBuilder {
         self
     }
 
-    /// Replaces MCP servers with stand-ins.
+    /// Replaces MCP servers with mocks.
     #[must_use]
-    pub fn mcp_stand_ins(mut self, stand_ins: Arc<dyn StandIns>) -> Self {
-        self.mcp_stand_ins = Some(stand_ins);
+    pub fn mcp_mocks(mut self, mocks: Arc<dyn ServerMocks>) -> Self {
+        self.mcp_mocks = Some(mocks);
         self
     }
 
-    /// Replaces the handlers of tools with stand-ins.
+    /// Replaces the handlers of tools with stubs.
     #[must_use]
-    pub fn tool_stand_ins(mut self, stand_ins: Arc<dyn ToolStubs>) -> Self {
-        self.tool_stand_ins = Some(stand_ins);
+    pub fn tool_stubs(mut self, stubs: Arc<dyn ToolStubs>) -> Self {
+        self.tool_stubs = Some(stubs);
         self
     }
 
@@ -300,13 +300,12 @@ impl SwarmBuilder {
         root: &StateRoot,
         environment: &Environment,
     ) -> Arc<EntryToolSource> {
-        let (host, helper, stand_ins) =
-            (&self.tool_host, &self.sandbox_helper, &self.mcp_stand_ins);
+        let (host, helper, mocks) = (&self.tool_host, &self.sandbox_helper, &self.mcp_mocks);
         let sources = EntryToolSource::new(
             &root.0,
             host.clone(),
             helper.clone(),
-            stand_ins.clone(),
+            mocks.clone(),
             environment.clone(),
         );
         let sources = sources.embedded(self.embedded.clone());
@@ -379,10 +378,8 @@ impl SwarmBuilder {
             .tools
             .take()
             .unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
-        let source = match self.tool_stand_ins.take() {
-            Some(stand_ins) => {
-                Arc::new(StubbedToolSource { source, stand_ins }) as Arc<dyn ToolSource>
-            }
+        let source = match self.tool_stubs.take() {
+            Some(stubs) => Arc::new(StubbedToolSource { source, stubs }) as Arc<dyn ToolSource>,
             None => source,
         };
         let ports = PlanPorts {

@@ -153,7 +153,7 @@ impl SlackConnector {
         if let Some(press) = update::press(payload, &teams) {
             return Ok(ParsedRequest::Press(Box::new(press)));
         }
-        update::event(payload, &teams, self.wants_mention)
+        update::parse_event(payload, &teams, self.wants_mention)
             .map(|event| ParsedRequest::Event(Box::new(event)))
     }
 }
@@ -421,5 +421,5 @@ pub(super) fn sample() -> PlatformEvent {
         "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.000100",
         "text": "<@U0> Hello",
     }});
-    update::event(&payload, &TeamPrefixes::default(), false).unwrap_or_default()
+    update::parse_event(&payload, &TeamPrefixes::default(), false).unwrap_or_default()
 }

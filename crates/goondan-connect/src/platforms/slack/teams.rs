@@ -18,11 +18,11 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct SlackTeams {
     /// Workspaces of `config.teams`.
     configured: BTreeSet<String>,
-    /// Workspace of the bot; `None` if Slack does not name it.
+    /// Workspace of the bot; `None` if Slack does not report it.
     own: OnceCell<Option<String>>,
-    /// Workspace of the first event, if Slack does not name that of the bot.
+    /// Workspace of the first event, if Slack does not report the bot's workspace.
     first: OnceCell<String>,
-    /// Time of the next request for the bot's workspace.
+    /// Earliest time of the next request for the bot's workspace, after a failed request.
     retry_at: tokio::sync::Mutex<Option<Instant>>,
 }
 

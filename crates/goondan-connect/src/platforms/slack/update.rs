@@ -56,7 +56,7 @@ const WRITTEN_SUBTYPES: [&str; 4] = [
 
 /// Parses a message of a user. Slack sends mentions twice under two event ids, so the id is derived
 /// from the message position.
-pub(super) fn event(
+pub(super) fn parse_event(
     payload: &Value,
     teams: &TeamPrefixes,
     wants_mention: bool,
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEvent, IgnoredUpdate> {
-        super::event(payload, &TeamPrefixes::default(), wants_mention)
+        super::parse_event(payload, &TeamPrefixes::default(), wants_mention)
     }
 
     fn message(fields: Value) -> Value {
@@ -351,7 +351,7 @@ mod tests {
             sender: "T2:".to_owned(),
         };
         let direct = message(json!({"channel_type": "im"}));
-        let read = super::event(&direct, &teams, false).unwrap();
+        let read = super::parse_event(&direct, &teams, false).unwrap();
         assert_eq!(
             (read.key.as_str(), read.sender.unwrap().id.as_str()),
             ("slack:T2:C1", "T2:U1")

@@ -507,5 +507,5 @@ pub(super) fn sample() -> PlatformEvent {
         "message_id": 2, "text": "Hello", "chat": {"id": 1001, "type": "private"},
         "from": {"id": 1001, "is_bot": false, "first_name": "Ada", "username": "ada"},
     }});
-    update::event(&update).unwrap_or_default()
+    update::parse_event(&update).unwrap_or_default()
 }

@@ -26,7 +26,7 @@ impl TelegramUpdate {
         if let Some(press) = press(update) {
             return TelegramUpdate::Press(Box::new(press));
         }
-        match event(update) {
+        match parse_event(update) {
             Ok(event) => TelegramUpdate::Message(Box::new(event)),
             Err(ignored) => TelegramUpdate::Ignored(ignored),
         }
@@ -83,8 +83,8 @@ fn press(update: &Value) -> Option<ButtonPress> {
     })
 }
 
-/// Parses a message of a person.
-pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
+/// Parses an update with a message of a user.
+pub(super) fn parse_event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
     let kind = update.as_object().into_iter().flatten();
     let kind = kind.map(|(name, _)| name).find(|name| *name != "update_id");
     let kind = kind.map_or("an update without content", String::as_str);
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn user_messages_become_events() {
-        let read = event(&message(json!({
+        let read = parse_event(&message(json!({
             "caption": "look", "message_thread_id": 3, "is_topic_message": true,
             "photo": [{"file_id": "small"}, {"file_id": "large"}],
         })))
@@ -280,9 +280,9 @@ mod tests {
             json!({"message": {"text": "x", "chat": {"id": 1}}}),
             json!(null),
         ] {
-            assert!(event(&ignored).is_err(), "{ignored}");
+            assert!(parse_event(&ignored).is_err(), "{ignored}");
         }
-        let unknown = event(&message(json!({"hologram": {}}))).unwrap();
+        let unknown = parse_event(&message(json!({"hologram": {}}))).unwrap();
         assert!(unknown.unsupported.unwrap().contains("hologram"));
     }
 
@@ -301,7 +301,7 @@ mod tests {
         ] {
             let mut fields = fields;
             fields["text"] = json!("x");
-            assert_eq!(event(&message(fields)).unwrap().key, key);
+            assert_eq!(parse_event(&message(fields)).unwrap().key, key);
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
         let bot = json!({"id": 1_087_968_824, "is_bot": true, "first_name": "Group"});
         let fields =
             json!({"text": "hi", "from": bot, "sender_chat": {"id": -100, "title": "Ops"}});
-        let sender = event(&message(fields)).unwrap().sender.unwrap();
+        let sender = parse_event(&message(fields)).unwrap().sender.unwrap();
         assert_eq!((sender.id.as_str(), sender.name.as_str()), ("-100", "Ops"));
     }
 
@@ -318,7 +318,7 @@ mod tests {
     fn a_reply_quotes_the_original_message() {
         let by = json!({"id": 8, "first_name": "Eve"});
         let quoted = |fields: Value| {
-            let read = event(&message(fields)).unwrap();
+            let read = parse_event(&message(fields)).unwrap();
             (read.text, read.quoted)
         };
         for (fields, expected) in [

@@ -99,8 +99,8 @@ impl AnswerStream {
         }
     }
 
-    /// Records the body with `recorder` as it arrives.
-    pub(crate) fn recorded_by(self, recorder: Option<Arc<ExchangeRecorder>>) -> Self {
+    /// Sets the recorder of the received body.
+    pub(crate) fn with_recorder(self, recorder: Option<Arc<ExchangeRecorder>>) -> Self {
         AnswerStream { recorder, ..self }
     }
 

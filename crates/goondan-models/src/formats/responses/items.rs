@@ -67,9 +67,9 @@ impl ItemKind {
 }
 
 impl<'a> ItemName<'a> {
-    /// Returns the names in an event.
-    pub(super) fn of_event(event: &'a Value) -> Self {
-        let item = ItemName::of_item(&event["item"]);
+    /// Returns the index and the ids of the item of an event.
+    pub(super) fn from_event(event: &'a Value) -> Self {
+        let item = ItemName::from_item(&event["item"]);
         ItemName {
             index: event["output_index"].as_u64(),
             id: event["item_id"].as_str().unwrap_or(item.id),
@@ -77,8 +77,8 @@ impl<'a> ItemName<'a> {
         }
     }
 
-    /// Returns the names in an item of a complete response.
-    pub(super) fn of_item(item: &'a Value) -> Self {
+    /// Returns the ids of an item of a complete response.
+    pub(super) fn from_item(item: &'a Value) -> Self {
         ItemName {
             index: None,
             id: item["id"].as_str().unwrap_or_default(),
@@ -86,7 +86,7 @@ impl<'a> ItemName<'a> {
         }
     }
 
-    /// Returns true if the event does not name its item.
+    /// Returns true if the event does not identify its item.
     fn is_empty(&self) -> bool {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }
@@ -179,7 +179,7 @@ impl ItemTable {
     }
 
     /// Returns the table index of the item to which an event belongs. An unknown item is added.
-    pub(super) fn of_event(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
+    pub(super) fn item_of_event(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
         let is_open_at_index =
             |item: &OutputItem| !item.is_done && item.index.is_some() && item.index == name.index;
         let is_open = |item: &OutputItem| !item.is_done && item.may_be(&name);

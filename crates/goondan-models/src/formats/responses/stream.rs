@@ -47,7 +47,7 @@ impl StreamDecoder for ResponsesDecoder {
             "output_item.done" => {
                 let item = &data["item"];
                 let kind = ItemKind::from_item(item);
-                let item_index = self.items.of_event(kind, ItemName::of_event(&data));
+                let item_index = self.items.item_of_event(kind, ItemName::from_event(&data));
                 self.complete_item(item_index, kind, item, answer);
             }
             "output_text.delta" => self.add_text(&data, text(&data["delta"]), false, answer),
@@ -86,7 +86,7 @@ impl ResponsesDecoder {
     fn begin_item(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         let item = &event["item"];
         let kind = ItemKind::from_item(item);
-        let item_index = self.items.begin(kind, ItemName::of_event(event));
+        let item_index = self.items.begin(kind, ItemName::from_event(event));
         match kind {
             ItemKind::Reasoning => answer.add_reasoning(self.items.get(item_index).key, ""),
             ItemKind::Call => self.add_call_piece(item_index, text(&item["name"]), "", answer),
@@ -99,7 +99,7 @@ impl ResponsesDecoder {
     fn add_text(&mut self, event: &Value, text: &str, is_whole: bool, answer: &mut AnswerBuilder) {
         let item_index = self
             .items
-            .of_event(ItemKind::Message, ItemName::of_event(event));
+            .item_of_event(ItemKind::Message, ItemName::from_event(event));
         let item = self.items.get(item_index);
         let text = if is_whole {
             item.unstreamed_rest(text)
@@ -121,7 +121,7 @@ impl ResponsesDecoder {
     ) {
         let item_index = self
             .items
-            .of_event(ItemKind::Message, ItemName::of_event(event));
+            .item_of_event(ItemKind::Message, ItemName::from_event(event));
         let item = self.items.get(item_index);
         if !(is_whole && item.has_refusal) {
             answer.add_refusal(words);
@@ -133,7 +133,7 @@ impl ResponsesDecoder {
     fn add_reasoning(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         let item_index = self
             .items
-            .of_event(ItemKind::Reasoning, ItemName::of_event(event));
+            .item_of_event(ItemKind::Reasoning, ItemName::from_event(event));
         let item = self.items.get(item_index);
         let part = [&event["summary_index"], &event["content_index"]];
         let part = part.into_iter().find_map(Value::as_u64);
@@ -159,7 +159,7 @@ impl ResponsesDecoder {
     ) {
         let item_index = self
             .items
-            .of_event(ItemKind::Call, ItemName::of_event(event));
+            .item_of_event(ItemKind::Call, ItemName::from_event(event));
         let item = self.items.get(item_index);
         let arguments = if is_whole {
             item.unstreamed_rest(arguments)
@@ -318,9 +318,9 @@ impl ResponsesDecoder {
         };
         for (index, item) in output_items.iter().enumerate() {
             let kind = ItemKind::from_item(item);
-            let table_index = self
-                .items
-                .match_response_item(kind, index, ItemName::of_item(item));
+            let table_index =
+                self.items
+                    .match_response_item(kind, index, ItemName::from_item(item));
             self.complete_item(table_index, kind, item, answer);
         }
         self.sort_like_response(answer);

@@ -119,7 +119,7 @@ fn with_calls(
     pieces.into_iter().map(part).collect()
 }
 
-/// Divides `text` into text and calls. White space before a call and blank text after one are left out.
+/// Splits `text` into text and calls. Omits white space before a call and blank text after a call.
 fn split_pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
     let mut pieces = Vec::new();
     let mut code = CodePosition::default();

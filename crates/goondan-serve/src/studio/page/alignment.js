@@ -2,14 +2,14 @@
 
 /** @typedef {import("./message.js").Message} Message */
 /**
- * A row: equal messages, different messages at the same place, or a message of one conversation.
+ * A row: equal messages, different messages at the same position, or a message of only one conversation.
  * @typedef {{kind: "same"|"changed"|"left"|"right", left?: Message, right?: Message}} Row
  */
 
-/** Maximum number of comparisons. Beyond that, messages are paired in their order. */
-const COMPARISONS = 1_000_000;
+/** Maximum number of comparisons. Beyond it, messages are paired in order. */
+const MAX_COMPARISONS = 1_000_000;
 
-/** Returns the results of the calls in messages, by call id and the message that has the call. */
+/** Returns the tool results of messages by call id. */
 function resultsOf(messages) {
   const found = new Map();
   for (const message of messages) {
@@ -18,8 +18,8 @@ function resultsOf(messages) {
   return found;
 }
 
-/** Returns the content of a message without ids, which differ between equal messages. */
-function signOf(message, results) {
+/** Returns a string to compare messages. It omits ids, which differ between equal messages. */
+function comparableText(message, results) {
   const parts = message.data.content.map((part) => {
     const { toolCallId, providerMetadata, ...rest } = part;
     return part.type === "tool-call" ? { ...rest, output: results.get(toolCallId)?.output } : rest;
@@ -34,17 +34,17 @@ function signOf(message, results) {
  * @returns {Row[]}
  */
 export function align(left, right) {
-  const shown = (messages) => messages.filter((message) => message.data.role !== "tool");
-  const [lefts, rights] = [shown(left), shown(right)];
+  const withoutToolMessages = (messages) => messages.filter((message) => message.data.role !== "tool");
+  const [lefts, rights] = [withoutToolMessages(left), withoutToolMessages(right)];
   const [leftResults, rightResults] = [resultsOf(left), resultsOf(right)];
-  const leftSigns = lefts.map((message) => signOf(message, leftResults));
-  const rightSigns = rights.map((message) => signOf(message, rightResults));
+  const leftTexts = lefts.map((message) => comparableText(message, leftResults));
+  const rightTexts = rights.map((message) => comparableText(message, rightResults));
   const rows = [];
-  let [at, beside] = [0, 0];
-  for (const [nextLeft, nextRight] of [...equalPairs(leftSigns, rightSigns), [lefts.length, rights.length]]) {
-    rows.push(...differences(lefts.slice(at, nextLeft), rights.slice(beside, nextRight)));
+  let [leftIndex, rightIndex] = [0, 0];
+  for (const [nextLeft, nextRight] of [...equalPairs(leftTexts, rightTexts), [lefts.length, rights.length]]) {
+    rows.push(...differences(lefts.slice(leftIndex, nextLeft), rights.slice(rightIndex, nextRight)));
     if (nextLeft < lefts.length) rows.push({ kind: "same", left: lefts[nextLeft], right: rights[nextRight] });
-    [at, beside] = [nextLeft + 1, nextRight + 1];
+    [leftIndex, rightIndex] = [nextLeft + 1, nextRight + 1];
   }
   return rows;
 }
@@ -55,8 +55,8 @@ function equalPairs(left, right) {
   while (begin < left.length && begin < right.length && left[begin] === right[begin]) begin += 1;
   const pairs = Array.from({ length: begin }, (_, number) => [number, number]);
   const [rows, columns] = [left.length - begin, right.length - begin];
-  if (rows * columns > COMPARISONS) return pairs;
-  // Length of the longest common subsequence of the rest, from each pair of places on.
+  if (rows * columns > MAX_COMPARISONS) return pairs;
+  // Length of the longest common subsequence after each pair of indexes.
   const lengths = Array.from({ length: rows + 1 }, () => new Uint32Array(columns + 1));
   for (let row = rows - 1; row >= 0; row -= 1) {
     for (let column = columns - 1; column >= 0; column -= 1) {
@@ -76,20 +76,20 @@ function equalPairs(left, right) {
   return pairs;
 }
 
-/** Pairs messages of the same role between equal ones. */
+/** Pairs different messages of the same role. */
 function differences(left, right) {
   const rows = [];
-  let beside = 0;
+  let rightIndex = 0;
   for (const message of left) {
-    const at = right.findIndex((other, number) => number >= beside && other.data.role === message.data.role);
-    if (at < 0) {
+    const rightMatch = right.findIndex((other, number) => number >= rightIndex && other.data.role === message.data.role);
+    if (rightMatch < 0) {
       rows.push({ kind: "left", left: message });
       continue;
     }
-    for (; beside < at; beside += 1) rows.push({ kind: "right", right: right[beside] });
-    rows.push({ kind: "changed", left: message, right: right[at] });
-    beside = at + 1;
+    for (; rightIndex < rightMatch; rightIndex += 1) rows.push({ kind: "right", right: right[rightIndex] });
+    rows.push({ kind: "changed", left: message, right: right[rightMatch] });
+    rightIndex = rightMatch + 1;
   }
-  for (; beside < right.length; beside += 1) rows.push({ kind: "right", right: right[beside] });
+  for (; rightIndex < right.length; rightIndex += 1) rows.push({ kind: "right", right: right[rightIndex] });
   return rows;
 }

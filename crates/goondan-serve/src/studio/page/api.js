@@ -1,12 +1,12 @@
-// The API of the swarm. The token is that of this browser's session. Only pages of this host and port can read it: the browser
-// sends it to no one by itself, as it would do with a cookie. It is worthless after a sign-out and after the end of the process.
+// Client of the swarm API. It uses the session token of this browser. Only pages of this host and port can read the token, and
+// unlike a cookie, the browser never sends it automatically. The token expires at the sign-out and when the process ends.
 
-const KEPT = "gdn-studio-session";
+const SESSION_KEY = "gdn-studio-session";
 
-const token = () => localStorage.getItem(KEPT);
+const token = () => localStorage.getItem(SESSION_KEY);
 
-/** An error that the server told, or that it could not be reached. */
-export class Problem extends Error {
+/** An error response, or a failed connection to the server. */
+export class ApiError extends Error {
   /**
    * @param {string} message
    * @param {{code?: string, suggestion?: string, status?: number}} [more]
@@ -20,16 +20,16 @@ export class Problem extends Error {
 }
 
 /**
- * The headers of a request.
+ * Returns the headers of a request, with the session token.
  * @param {Record<string, string>} [more]
  */
 export function headers(more = {}) {
-  const kept = token();
-  return kept ? { Authorization: `Bearer ${kept}`, ...more } : more;
+  const savedToken = token();
+  return savedToken ? { Authorization: `Bearer ${savedToken}`, ...more } : more;
 }
 
 /**
- * A segment of a path that says exactly that.
+ * Encodes a path segment.
  * @param {string} text
  */
 export function segment(text) {
@@ -37,56 +37,56 @@ export function segment(text) {
 }
 
 /**
- * The address of a conversation.
- * @param {{agentName: string, instanceKey: string}} instance
+ * Returns the API path of a conversation.
+ * @param {{agentName: string, instanceKey: string}} conversation
  */
-export function place(instance) {
-  return `/api/instances/${segment(instance.agentName)}/${segment(instance.instanceKey)}`;
+export function conversationPath(conversation) {
+  return `/api/instances/${segment(conversation.agentName)}/${segment(conversation.instanceKey)}`;
 }
 
 /**
- * Makes a request.
+ * Sends a request and returns the decoded response.
  * @param {string} method
  * @param {string} path
  * @param {any} [body]
  * @returns {Promise<any>}
  */
 async function request(method, path, body) {
-  const response = await answer(method, path, body);
+  const response = await fetchResponse(method, path, body);
   if (response.status === 204) return null;
   return response.json().catch(() => ({}));
 }
 
-/** Returns the response to a request, unless the server refuses it. */
-async function answer(method, path, body) {
+/** Sends a request and returns the response. Throws an `ApiError` for an error status. */
+async function fetchResponse(method, path, body) {
   const more = body === undefined ? {} : { "Content-Type": "application/json" };
   let response;
   try {
     response = await fetch(path, { method, headers: headers(more), body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Problem("The swarm does not answer.", { suggestion: "The swarm may have stopped. Start it again with `gdn studio`." });
+    throw new ApiError("The swarm does not answer.", { suggestion: "The swarm may have stopped. Start it again with `gdn studio`." });
   }
-  if (!response.ok) throw await problemOf(response);
+  if (!response.ok) throw await toApiError(response);
   return response;
 }
 
-/** Returns the problem that a refused response describes. */
-async function problemOf(response) {
+/** Creates the error of an error response. */
+async function toApiError(response) {
   const error = (await response.json().catch(() => ({}))).error ?? {};
-  return new Problem(error.message ?? `The server returned status ${response.status}.`, { ...error, status: response.status });
+  return new ApiError(error.message ?? `The server returned status ${response.status}.`, { ...error, status: response.status });
 }
 
 /**
- * Makes a request whose response is a stream.
+ * Sends a request whose response is a stream.
  * @param {string} path
  * @param {any} body
- * @param {AbortSignal} signal ends it
+ * @param {AbortSignal} signal ends the stream
  * @returns {Promise<Response>}
  */
 export async function stream(path, body, signal) {
-  const head = headers({ "Content-Type": "application/json", Accept: "text/event-stream" });
-  const response = await fetch(path, { method: "POST", headers: head, body: JSON.stringify(body), signal });
-  if (!response.ok) throw await problemOf(response);
+  const requestHeaders = headers({ "Content-Type": "application/json", Accept: "text/event-stream" });
+  const response = await fetch(path, { method: "POST", headers: requestHeaders, body: JSON.stringify(body), signal });
+  if (!response.ok) throw await toApiError(response);
   return response;
 }
 
@@ -95,7 +95,7 @@ export async function stream(path, body, signal) {
  * @param {string} path
  */
 export async function text(path) {
-  const response = await answer("GET", path);
+  const response = await fetchResponse("GET", path);
   return response.text();
 }
 
@@ -109,8 +109,8 @@ export const put = (path, body) => request("PUT", path, body);
 export const remove = (path) => request("DELETE", path);
 
 /**
- * Signs in with the code behind `#code=`, and removes the code from the URL at once. A used code changes nothing in a browser
- * that is signed in. A new session ends the one before it.
+ * Signs in with the code after `#code=`, and removes the code from the URL at once. A signed-in browser ignores a used code. A
+ * new session ends the previous one.
  * @returns {Promise<void>}
  */
 export async function signIn() {
@@ -120,7 +120,7 @@ export async function signIn() {
   const before = headers();
   try {
     const session = await post("/api/studio/sessions", { code });
-    localStorage.setItem(KEPT, session.token);
+    localStorage.setItem(SESSION_KEY, session.token);
   } catch (error) {
     if (error.status === 401 && (await isValid())) return;
     throw error;
@@ -128,7 +128,7 @@ export async function signIn() {
   if (before.Authorization) await fetch("/api/studio/session", { method: "DELETE", headers: before }).catch(() => null);
 }
 
-/** Returns true if the server accepts the kept token. */
+/** Returns true if the server accepts the saved token. */
 async function isValid() {
   return token() !== null && (await fetch("/api/swarm", { headers: headers() }).catch(() => null))?.ok === true;
 }
@@ -138,15 +138,15 @@ export function isSignedIn() {
   return token() !== null;
 }
 
-/** Removes a token that the server no longer accepts, and what this tab keeps of the swarm. */
+/** Removes the saved token and the data of this tab. */
 export function forgetSession() {
-  localStorage.removeItem(KEPT);
+  localStorage.removeItem(SESSION_KEY);
   sessionStorage.clear();
 }
 
 /**
  * Ends the session of this browser, in all of its tabs.
- * @param {() => void} stop ends all requests of this tab and forgets the session, before the server refuses the token
+ * @param {() => void} stop ends all requests of this tab and removes the token, before the server refuses it
  */
 export async function signOut(stop) {
   const before = headers();

@@ -1,10 +1,10 @@
-// The page: signs in, follows the swarm, and shows the view that the address names.
+// The page: signs in, loads the swarm, and shows the view of the URL.
 
-import { forgetSession, isSignedIn, onSignOut, Problem, signIn, signOut } from "./api.js";
+import { forgetSession, isSignedIn, onSignOut, ApiError, signIn, signOut } from "./api.js";
 import { button, fill, h } from "./dom.js";
-import { features, follow, reloads, stop } from "./feed.js";
+import { loadFeatures, follow, loadReloads, stop } from "./feed.js";
 import { counted } from "./format.js";
-import { address, nothing } from "./parts.js";
+import { viewHref, emptyMessage } from "./parts.js";
 import { on, onFrame, state } from "./state.js";
 import { themeChoice } from "./theme.js";
 import { approvals } from "./views/approvals.js";
@@ -19,18 +19,18 @@ import { swarm } from "./views/swarm.js";
 import { traces } from "./views/traces.js";
 
 /**
- * A view: it fills the element it is given, and returns what is to be done when it goes.
- * @typedef {(place: HTMLElement, parts: string[]) => (() => void)} View
+ * A view: fills the container, and returns a function that closes the view.
+ * @typedef {(container: HTMLElement, parts: string[]) => (() => void)} View
  */
 
-/** @type {Record<string, {title: string, view: View, count?: () => number, below?: string, isOffered?: () => boolean}>} `below` names the view whose link leads to it */
+/** @type {Record<string, {title: string, view: View, count?: () => number, parent?: string, isOffered?: () => boolean}>} `parent` is the view whose navigation link is highlighted */
 const VIEWS = {
   conversations: { title: "Conversations", view: conversations },
-  compare: { title: "Compare", view: compare, below: "conversations" },
+  compare: { title: "Compare", view: compare, parent: "conversations" },
   swarm: { title: "Swarm", view: swarm },
   traces: { title: "Traces", view: traces },
   events: { title: "Events", view: events },
-  approvals: { title: "Approvals", view: approvals, count: () => state.questions.size },
+  approvals: { title: "Approvals", view: approvals, count: () => state.approvals.size },
   problems: { title: "Problems", view: problems, count: problemCount },
   cases: { title: "Test cases", view: cases, isOffered: () => state.features.cases },
   files: { title: "Files", view: files, isOffered: () => state.features.edit },
@@ -38,7 +38,7 @@ const VIEWS = {
 };
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-let leave = () => {};
+let closeView = () => {};
 let shown = "";
 
 function parts() {
@@ -53,56 +53,56 @@ function show() {
   if (name === "conversations" && rest.length > 1) state.lastOpened = rest;
   if (!isOffered(name)) return unknownView(name);
   const chosen = name;
-  leave();
+  closeView();
   main.replaceChildren();
   main.className = `view-${chosen}`;
-  leave = VIEWS[chosen].view(main, rest);
+  closeView = VIEWS[chosen].view(main, rest);
   if (shown && shown !== chosen && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
   shown = chosen;
   navigation();
   currentLink();
 }
 
-/** Says that the address names no view. */
+/** Shows an error for a URL without a view. */
 function unknownView(name) {
-  leave();
-  leave = () => {};
+  closeView();
+  closeView = () => {};
   main.className = "";
   fill(main, h("div.empty", {}, h("h1", {}, `The studio has no view ${name}`), h("p", {}, "Choose one at the top of the page.")));
   shown = "";
   navigation();
 }
 
-/** Shows the name of the view and the number of open approval requests as the title, which a tab in the background has, too. */
+/** Sets the page title, with the number of open approval requests. The title is visible when the tab is in the background. */
 function title() {
-  const open = state.questions.size;
+  const open = state.approvals.size;
   document.title = `${open ? `(${open}) ` : ""}${VIEWS[shown]?.title ?? "gdn"} · ${state.swarm?.name ?? "gdn"} studio`;
 }
 
-/** Shows what needs a user, next to the state: on a narrow page, not all links are in sight. */
+/** Shows links to approvals and problems next to the status, because a narrow page does not show all navigation links. */
 function alerts() {
   const links = ["approvals", "problems"].map((name) => [name, VIEWS[name].count()]);
-  const words = { approvals: ["approval", "approvals"], problems: ["problem", "problems"] };
-  fill(/** @type {Element} */ (document.getElementById("alerts")), links.map(([name, many]) => many > 0 && h("a", { href: `#/${name}` }, counted(many, ...words[name]))));
+  const labels = { approvals: ["approval", "approvals"], problems: ["problem", "problems"] };
+  fill(/** @type {Element} */ (document.getElementById("alerts")), links.map(([name, many]) => many > 0 && h("a", { href: `#/${name}` }, counted(many, ...labels[name]))));
 }
 
-/** Scrolls to the link of the view: on a narrow page, the links do not all fit. */
+/** Scrolls to the link of the current view, because a narrow page does not show all links. */
 function currentLink() {
   document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-/** Returns true for a view that exists here. */
+/** Returns true if a view exists and the server supports it. */
 function isOffered(name) {
   return VIEWS[name] !== undefined && VIEWS[name].isOffered?.() !== false;
 }
 
 function navigation() {
-  const current = VIEWS[shown]?.below ?? shown;
-  const linked = Object.entries(VIEWS).filter(([name, { below }]) => !below && isOffered(name));
+  const current = VIEWS[shown]?.parent ?? shown;
+  const linked = Object.entries(VIEWS).filter(([name, { parent }]) => !parent && isOffered(name));
   const links = linked.map(([name, { title, count }]) => {
     const many = count?.() ?? 0;
     const badge = many > 0 && h("span.badge", { "aria-label": `${many} open` }, many > 99 ? "99+" : many);
-    const href = name === "conversations" ? address(name, ...state.lastOpened) : address(name);
+    const href = name === "conversations" ? viewHref(name, ...state.lastOpened) : viewHref(name);
     return h("a", { href, "aria-current": name === current ? "page" : undefined }, title, badge);
   });
   fill(/** @type {Element} */ (document.getElementById("nav")), links);
@@ -112,36 +112,36 @@ function navigation() {
 
 function status() {
   const live = state.isLoaded ? "Live" : "Loading events…";
-  const words = { connecting: "Connecting…", live, lost: "Not connected" }[state.connection];
+  const statusText = { connecting: "Connecting…", live, lost: "Not connected" }[state.connection];
   const swarm = state.swarm;
   fill(
     /** @type {Element} */ (document.getElementById("status")),
     swarm && h("span.swarm-name", {}, swarm.name),
     swarm && h("span.muted", {}, `generation ${swarm.generation}`),
-    h(`span.connection.${state.connection}`, {}, words),
+    h(`span.connection.${state.connection}`, {}, statusText),
     themeChoice(),
     isSignedIn() && button("Sign out", () => signOut(endSession), { class: "quiet" }),
   );
 }
 
-/** Ends everything that asks the server, before the server refuses it. */
+/** Ends all requests and clears the page, before the server refuses the token. */
 function endSession() {
   stop();
-  leave();
-  leave = () => {};
+  closeView();
+  closeView = () => {};
   removeEventListener("hashchange", show);
   forgetSession();
   for (const id of ["nav", "alerts", "status", "notice"]) fill(/** @type {Element} */ (document.getElementById(id)));
   main.className = "";
   document.title = "gdn studio";
-  fill(main, h("div.empty", {}, h("h1", {}, "You are signed out."), signInWords()));
+  fill(main, h("div.empty", {}, h("h1", {}, "You are signed out."), signInHint()));
 }
 
-const signInWords = () => h("p", {}, "To sign in, run ", h("code", {}, "gdn studio"), " in the project directory.");
+const signInHint = () => h("p", {}, "To sign in, run ", h("code", {}, "gdn studio"), " in the project directory.");
 
 function signedOut(error) {
   endSession();
-  const code = error instanceof Problem && error.code ? ` [${error.code}]` : "";
+  const code = error instanceof ApiError && error.code ? ` [${error.code}]` : "";
   fill(
     main,
     h(
@@ -149,7 +149,7 @@ function signedOut(error) {
       {},
       h("h1", {}, "This browser is not signed in"),
       h("p", {}, error ? `${error.message}${code}` : ""),
-      signInWords(),
+      signInHint(),
     ),
   );
 }
@@ -157,16 +157,16 @@ function signedOut(error) {
 async function begin() {
   try {
     await signIn();
-    await Promise.all([reloads(), features()]);
+    await Promise.all([loadReloads(), loadFeatures()]);
   } catch (error) {
-    if (error instanceof Problem && error.status === 401) return signedOut(error);
-    fill(main, nothing("The swarm does not answer", String(error.message)));
+    if (error instanceof ApiError && error.status === 401) return signedOut(error);
+    fill(main, emptyMessage("The swarm does not answer", String(error.message)));
     return;
   }
   addEventListener("hashchange", show);
   addEventListener("resize", currentLink);
   onSignOut(endSession);
-  onFrame(["questions", "letters", "reloads"], navigation);
+  onFrame(["approvals", "deadLetters", "reloads"], navigation);
   for (const topic of /** @type {const} */ (["connection", "topology"])) on(topic, status);
   status();
   show();

@@ -4,7 +4,7 @@ import { button, fill, h } from "./dom.js";
 import { counted } from "./format.js";
 import { notice } from "./parts.js";
 
-/** Maximum size of all files of an input, in bytes. The server accepts requests of up to 32 MiB, and Base64 adds a third. */
+/** Maximum total size of the files of an input, in bytes. The server accepts requests of up to 32 MiB, and Base64 adds a third. */
 const MAX_BYTES = 20 * 1024 * 1024;
 
 /**

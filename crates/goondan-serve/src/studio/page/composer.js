@@ -1,10 +1,10 @@
-// The form for an input. An input that could not be sent stays in the form, and keeps its id: sent again, it is the same input.
+// The form for an input. If sending fails, the input stays in the form with its id, so that a retry is not a second input.
 
-import { place as placeOf, post } from "./api.js";
+import { conversationPath, post } from "./api.js";
 import { attachments } from "./attachments.js";
 import { button, h } from "./dom.js";
-import { instances } from "./feed.js";
-import { address, attempt } from "./parts.js";
+import { loadConversations } from "./feed.js";
+import { viewHref, withErrorNotice } from "./parts.js";
 import { nameOf } from "./state.js";
 import { addInput } from "./waiting-inputs.js";
 
@@ -13,91 +13,91 @@ const newId = () => `evt-studio-${crypto.randomUUID()}`;
 /** Returns the key of a new conversation. */
 export const newKey = () => `chat-${crypto.randomUUID().slice(0, 8)}`;
 
-/** A narrow page has no room for the keys. */
+/** Returns true for a narrow page, which has no room for the keyboard hint. */
 const isNarrow = () => matchMedia("(max-width: 760px)").matches;
 
 /**
- * Creates the form. Its text field is the property `words`.
+ * Creates the form. The property `textField` is its text field.
  * @param {() => {agentName: string, instanceKey: string}} target the conversation at the time of sending
- * @param {{label: string, placeholder?: string, sent?: (whose: {agentName: string, instanceKey: string}) => void}} options
+ * @param {{label: string, placeholder?: string, sent?: (conversation: {agentName: string, instanceKey: string}) => void}} options
  */
 export function composer(target, { label, placeholder = isNarrow() ? "Write to the agent" : "Write to the agent. Enter sends, Shift+Enter adds a new line.", sent }) {
-  const words = h("textarea", { rows: 2, "aria-label": label, placeholder });
+  const textField = h("textarea", { rows: 2, "aria-label": label, placeholder });
   const send = h("button.primary", { type: "submit" }, "Send");
   const files = attachments();
-  const form = h("form.composer", {}, files.list, words, files.element, send);
+  const form = h("form.composer", {}, files.list, textField, files.element, send);
   let id = "";
   form.addEventListener("input", () => (id = ""));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const text = words.value;
+    const text = textField.value;
     if ((!text.trim() && files.isEmpty()) || send.disabled) return;
     id ||= newId();
     send.disabled = true;
-    const whose = target();
-    const { agentName: agent, instanceKey } = whose;
-    const taken = await attempt(async () => {
+    const conversation = target();
+    const { agentName: agent, instanceKey } = conversation;
+    const accepted = await withErrorNotice(async () => {
       const attached = await files.read();
-      const accepted = await post("/api/inputs", { text, agent, instanceKey, id, ...(attached.length ? { files: attached } : {}) });
-      addInput(whose, { id, text, files: attached.map((file) => file.name) });
-      return accepted;
+      const response = await post("/api/inputs", { text, agent, instanceKey, id, ...(attached.length ? { files: attached } : {}) });
+      addInput(conversation, { id, text, files: attached.map((file) => file.name) });
+      return response;
     });
     send.disabled = false;
-    if (taken && words.value === text) words.value = "";
-    if (taken) {
+    if (accepted && textField.value === text) textField.value = "";
+    if (accepted) {
       id = "";
       files.clear();
     }
-    words.focus();
-    if (taken) sent?.(whose);
+    textField.focus();
+    if (accepted) sent?.(conversation);
   });
-  words.addEventListener("keydown", (event) => {
+  textField.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     form.requestSubmit();
   });
-  return Object.assign(form, { words });
+  return Object.assign(form, { textField });
 }
 
-/** Puts the cursor into a text field, except on a touch screen, where a keyboard would cover the page. */
-export function focusOn(words) {
-  if (!matchMedia("(pointer: coarse)").matches) words.focus({ preventScroll: true });
+/** Focuses a text field, except on a touch screen, where a keyboard would cover the page. */
+export function focusOn(textField) {
+  if (!matchMedia("(pointer: coarse)").matches) textField.focus({ preventScroll: true });
 }
 
 /**
  * Creates the form that changes an input and sends it in a new conversation, which begins with the messages before the input.
- * @param {{agentName: string, instanceKey: string}} whose
+ * @param {{agentName: string, instanceKey: string}} conversation
  * @param {import("./message.js").Message} message
  * @param {import("./message.js").Message|undefined} before the message before the input
  * @param {() => void} close
  */
-export function inputEditor(whose, message, before, close) {
+export function inputEditor(conversation, message, before, close) {
   const parts = message.data.content;
   const text = parts.filter((part) => part.type === "text").map((part) => part.text).join("\n");
   const files = parts.filter((part) => part.type === "file").map(({ mediaType, data, name }) => ({ mediaType, data, ...(name ? { name } : {}) }));
-  const words = h("textarea", { rows: Math.min(12, text.split("\n").length + 1), "aria-label": "Changed input", value: text });
+  const textField = h("textarea", { rows: Math.min(12, text.split("\n").length + 1), "aria-label": "Changed input", value: text });
   const id = newId();
-  /** The new conversation. A second attempt uses it again. */
-  let made = null;
+  /** The new conversation. A retry uses it again. */
+  let created = null;
   const send = () =>
-    attempt(async () => {
-      made ??= before ? await post(`${placeOf(whose)}/fork`, { messageId: before.id }) : { agentName: whose.agentName, instanceKey: newKey() };
-      await post("/api/inputs", { text: words.value, agent: made.agentName, instanceKey: made.instanceKey, id, files });
-      addInput(made, { id, text: words.value, files: files.map((file) => file.name ?? "unnamed") });
-      await instances();
-      location.hash = address("conversations", made.agentName, made.instanceKey);
+    withErrorNotice(async () => {
+      created ??= before ? await post(`${conversationPath(conversation)}/fork`, { messageId: before.id }) : { agentName: conversation.agentName, instanceKey: newKey() };
+      await post("/api/inputs", { text: textField.value, agent: created.agentName, instanceKey: created.instanceKey, id, files });
+      addInput(created, { id, text: textField.value, files: files.map((file) => file.name ?? "unnamed") });
+      await loadConversations();
+      location.hash = viewHref("conversations", created.agentName, created.instanceKey);
     });
   const form = h(
     "article.message.user.editing",
-    { data: { message: message.id }, "aria-label": `Edit an input for ${nameOf(whose)}` },
-    words,
+    { data: { message: message.id }, "aria-label": `Edit an input for ${nameOf(conversation)}` },
+    textField,
     h("p.muted", {}, "The changed input starts a new conversation that has all messages before it. This conversation stays as it is."),
     h("div.actions", {}, button("Send", send, { class: "primary" }), button("Cancel", close), h("span.muted", {}, "Ctrl+Enter sends, Escape cancels.")),
   );
-  words.addEventListener("keydown", (event) => {
+  textField.addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.isComposing) form.querySelector("button.primary").click();
   });
-  queueMicrotask(() => words.focus());
+  queueMicrotask(() => textField.focus());
   return form;
 }

@@ -1,29 +1,29 @@
 // Actions on a stored conversation: its title, its states, its export as JSON Lines, and its deletion.
 
-import { get, place as placeOf, post, remove, text } from "./api.js";
+import { get, conversationPath, post, remove, text } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { button, h } from "./dom.js";
 import { fileName } from "./export.js";
-import { instances } from "./feed.js";
+import { loadConversations } from "./feed.js";
 import { counted } from "./format.js";
-import { address, attempt, data, download, mark, notice } from "./parts.js";
+import { viewHref, withErrorNotice, data, download, badge, notice } from "./parts.js";
 import { nameOf, state } from "./state.js";
 
-/** Longest title, in characters. */
-const LONGEST = 200;
+/** Maximum length of a title, in characters. */
+const MAX_TITLE = 200;
 
 /**
- * Asks for the title of a conversation, and stores it.
- * @param {{agentName: string, instanceKey: string}} whose
- * @param {string|undefined} title the title so far
+ * Shows a dialog to change the title of a conversation.
+ * @param {{agentName: string, instanceKey: string}} conversation
+ * @param {string|undefined} title the current title
  */
-export function rename(whose, title) {
-  openDialog(`Rename ${nameOf(whose)}`, (close) => {
-    const field = h("input", { value: title ?? "", maxlength: LONGEST, autocomplete: "off", autofocus: true });
+export function rename(conversation, title) {
+  openDialog(`Rename ${nameOf(conversation)}`, (close) => {
+    const field = h("input", { value: title ?? "", maxlength: MAX_TITLE, autocomplete: "off", autofocus: true });
     const save = async () => {
-      await attempt(async () => {
-        await post(`${placeOf(whose)}/title`, { title: field.value });
-        await instances();
+      await withErrorNotice(async () => {
+        await post(`${conversationPath(conversation)}/title`, { title: field.value });
+        await loadConversations();
       });
       close();
       focusAgain();
@@ -49,12 +49,12 @@ function focusAgain() {
 
 /**
  * Shows the states that extensions and tools have stored for a conversation.
- * @param {{agentName: string, instanceKey: string}} whose
+ * @param {{agentName: string, instanceKey: string}} conversation
  */
-export function showStates(whose) {
-  return attempt(async () => {
-    const { states } = await get(`${placeOf(whose)}/states`);
-    openDialog(`States of ${nameOf(whose)}`, (close) => [
+export function showStates(conversation) {
+  return withErrorNotice(async () => {
+    const { states } = await get(`${conversationPath(conversation)}/states`);
+    openDialog(`States of ${nameOf(conversation)}`, (close) => [
       states.length ? states.map(stateItem) : h("p", {}, "No extension and no tool has stored a state for this conversation."),
       h("p.muted", {}, "A turn stores the states of extensions when it ends."),
       h("div.actions", {}, button("Close", close, { autofocus: true })),
@@ -62,34 +62,34 @@ export function showStates(whose) {
   });
 }
 
-/** One state, as it is stored. */
+/** Creates the element of a stored state. */
 function stateItem({ owner, name, value }) {
-  return h("details.stored-state", { open: true }, h("summary", {}, h("code", {}, name), " ", mark("plain", owner)), data(value, `State of ${name}`));
+  return h("details.stored-state", { open: true }, h("summary", {}, h("code", {}, name), " ", badge("plain", owner)), data(value, `State of ${name}`));
 }
 
 /**
- * Gives the conversation to the person as JSON Lines.
- * @param {{agentName: string, instanceKey: string}} whose
+ * Downloads the conversation as JSON Lines.
+ * @param {{agentName: string, instanceKey: string}} conversation
  */
-export function exportLines(whose) {
-  return attempt(async () => download(fileName(whose, "jsonl"), "application/jsonl", await text(`${placeOf(whose)}/export`)));
+export function exportLines(conversation) {
+  return withErrorNotice(async () => download(fileName(conversation, "jsonl"), "application/jsonl", await text(`${conversationPath(conversation)}/export`)));
 }
 
 /**
- * Deletes a conversation if the person confirms that.
- * @param {{agentName: string, instanceKey: string}} whose
+ * Shows a dialog to delete a conversation.
+ * @param {{agentName: string, instanceKey: string}} conversation
  * @param {number} messages
  */
-export function confirmDeletion(whose, messages) {
-  openDialog(`Delete ${nameOf(whose)}?`, (close) => {
+export function confirmDeletion(conversation, messages) {
+  openDialog(`Delete ${nameOf(conversation)}?`, (close) => {
     const confirm = async () => {
-      await attempt(async () => {
-        await remove(placeOf(whose));
+      await withErrorNotice(async () => {
+        await remove(conversationPath(conversation));
         state.lastOpened = [];
-        await instances();
+        await loadConversations();
         // A change of the page removes notices.
-        addEventListener("hashchange", () => notice("ok", `Deleted ${nameOf(whose)}.`), { once: true });
-        location.hash = address("conversations");
+        addEventListener("hashchange", () => notice("ok", `Deleted ${nameOf(conversation)}.`), { once: true });
+        location.hash = viewHref("conversations");
       });
       close();
     };

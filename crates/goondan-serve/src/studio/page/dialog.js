@@ -1,11 +1,11 @@
-// Dialogs. A dialog belongs to the view below it, and closes with the view.
+// Dialogs. A dialog closes when the view changes.
 
 import { append, h } from "./dom.js";
 
 let opened = 0;
 
 /**
- * Shows a dialog until it is closed, or until another view is shown.
+ * Shows a dialog until the user closes it or changes the view.
  * @param {string} title
  * @param {(close: () => void) => import("./dom.js").Child[]} content creates the content below the title
  */

@@ -1,4 +1,4 @@
-// Differences of texts: removed and added lines in color. Their signs say the same without color.
+// Diffs with colored lines. The `+` and `-` signs make them readable without color.
 
 import { h } from "./dom.js";
 
@@ -33,12 +33,12 @@ export function diff(text, label = "Changes") {
 }
 
 /**
- * Returns the change that an edit tool is asked for as a diff; `null` for other arguments.
+ * Returns the requested change of an edit tool call as a diff; `null` for other arguments.
  * @param {any} input
  */
 export function requestedChange(input) {
   const [before, after] = [input?.oldText ?? input?.old_text, input?.newText ?? input?.new_text];
   if (typeof before !== "string" || typeof after !== "string") return null;
-  const lines = (text, sign) => (text === "" ? [] : text.replace(/\n$/, "").split("\n").map((line) => `${sign}${line}`));
+  const lines = (text, prefix) => (text === "" ? [] : text.replace(/\n$/, "").split("\n").map((line) => `${prefix}${line}`));
   return [...lines(before, "-"), ...lines(after, "+")].join("\n");
 }

@@ -1,15 +1,15 @@
-// Elements. Every text goes through here, and becomes text and nothing else.
+// Creates elements. All text passes through this file, so that it is never parsed as HTML.
 
-import { pieces, shown } from "./shown.js";
+import { splitHidden, escapeHidden } from "./shown.js";
 
 /** @typedef {Node|string|number|null|undefined|false|Child[]} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element. Text among its children is shown as text, with hidden characters as escapes.
+ * Creates an element. Strings among its children become text, with hidden characters as escapes.
  * @param {string} tag such as `p` or `p.class.other`
- * @param {Record<string, any>} [properties] attributes; `on` has listeners, `data` what stands in data-*
+ * @param {Record<string, any>} [properties] attributes; `on` contains listeners, `data` contains data-* attributes
  * @param {...Child} children
  * @returns {any}
  */
@@ -23,7 +23,7 @@ export function h(tag, properties, ...children) {
 }
 
 /**
- * An element of SVG.
+ * Creates an SVG element.
  * @param {string} name
  * @param {Record<string, any>} properties
  */
@@ -46,13 +46,13 @@ function set(element, properties) {
     } else if (name === "value" || name === "checked" || name === "open" || name === "disabled" || name === "selected") {
       element[name] = value;
     } else {
-      element.setAttribute(name, value === true ? "" : shown(String(value)));
+      element.setAttribute(name, value === true ? "" : escapeHidden(String(value)));
     }
   }
 }
 
 /**
- * Puts children behind those that an element has.
+ * Appends children to an element.
  * @param {Node} element
  * @param {Child} children
  */
@@ -65,12 +65,12 @@ export function append(element, children) {
 }
 
 /**
- * A text as nodes.
- * @param {string} words
+ * Returns the nodes of a text.
+ * @param {string} content
  * @returns {Node[]}
  */
-export function text(words) {
-  return pieces(words).map((piece) => {
+export function text(content) {
+  return splitHidden(content).map((piece) => {
     if (!piece.isEscape) return document.createTextNode(piece.text);
     const escape = document.createElement("span");
     escape.className = "escape";
@@ -81,7 +81,7 @@ export function text(words) {
 }
 
 /**
- * Puts other children in place of those that an element has.
+ * Replaces the children of an element.
  * @param {Element} element
  * @param {...Child} children
  */
@@ -91,20 +91,20 @@ export function fill(element, ...children) {
 }
 
 /**
- * A button.
- * @param {string} words
- * @param {() => any} press what it does; while that lasts, it can't be pressed again
+ * Creates a button.
+ * @param {string} label
+ * @param {() => any} onClick action; the button is disabled until it ends
  * @param {Record<string, any>} [properties]
  */
-export function button(words, press, properties = {}) {
-  const made = h("button", { type: "button", ...properties }, words);
-  made.addEventListener("click", async () => {
-    made.disabled = true;
+export function button(label, onClick, properties = {}) {
+  const element = h("button", { type: "button", ...properties }, label);
+  element.addEventListener("click", async () => {
+    element.disabled = true;
     try {
-      await press();
+      await onClick();
     } finally {
-      made.disabled = false;
+      element.disabled = false;
     }
   });
-  return made;
+  return element;
 }

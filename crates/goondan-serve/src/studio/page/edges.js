@@ -1,15 +1,15 @@
-// Edges of the swarm: which agents use or call which parts, and which edges are active now.
+// Edges between agents, models, tools, connections and schedules, and their current activity.
 
 import { turns } from "./facts.js";
-import { questionOf } from "./requests.js";
+import { approvalOf } from "./requests.js";
 import { state } from "./state.js";
 
-/** @typedef {{from: string, to: string, words: string}} Edge both ends as `kind/name` */
+/** @typedef {{from: string, to: string, relation: string}} Edge both ends as `kind/name` */
 
-/** How long an edge stays active after its last call began, in milliseconds. */
-const ACTIVE = 1_500;
-/** Age up to which an event makes an edge active, in milliseconds. The page also reads older events. */
-const RECENT = 5_000;
+/** Time for which an edge stays active after the start of its last call, in milliseconds. */
+const ACTIVE_TIME = 1_500;
+/** Maximum age of an event that activates an edge, in milliseconds. The page also loads older events. */
+const MAX_AGE = 5_000;
 
 /**
  * Returns all edges of the swarm.
@@ -20,17 +20,17 @@ const RECENT = 5_000;
 export function edgesOf(topology, schedules) {
   const edges = [];
   for (const connection of topology.connections ?? []) {
-    for (const agent of connection.agents) edges.push({ from: `connection/${connection.name}`, to: `agent/${agent}`, words: "sends events to" });
+    for (const agent of connection.agents) edges.push({ from: `connection/${connection.name}`, to: `agent/${agent}`, relation: "sends events to" });
   }
   for (const { agentName } of schedules) {
-    if (agentName) edges.push({ from: `schedule/${agentName}`, to: `agent/${agentName}`, words: "starts turns of" });
+    if (agentName) edges.push({ from: `schedule/${agentName}`, to: `agent/${agentName}`, relation: "starts turns of" });
   }
   for (const agent of topology.agents) {
     const own = `agent/${agent.name}`;
-    for (const model of agent.models) edges.push({ from: `model/${model}`, to: own, words: "answers" });
-    for (const other of agent.calls ?? []) edges.push({ from: own, to: `agent/${other}`, words: "can call" });
+    for (const model of agent.models) edges.push({ from: `model/${model}`, to: own, relation: "answers" });
+    for (const other of agent.calls ?? []) edges.push({ from: own, to: `agent/${other}`, relation: "can call" });
     const tools = topology.tools.filter((tool) => tool.exports.some((one) => agent.exports.includes(one.name)));
-    for (const tool of tools) edges.push({ from: own, to: `tool/${tool.name}`, words: "can use" });
+    for (const tool of tools) edges.push({ from: own, to: `tool/${tool.name}`, relation: "can use" });
   }
   return [...new Map(edges.map((edge) => [nameOfEdge(edge), edge])).values()];
 }
@@ -48,20 +48,20 @@ function edgesOfCall(agentName, toolName, input) {
 }
 
 /** Creates the list of active edges. */
-export function activity() {
-  /** @type {Map<string, number>} time of the end, by edge */
+export function trackActivity() {
+  /** @type {Map<string, number>} end of the activity, by edge */
   const until = new Map();
   /**
-   * Notes the calls that begin.
+   * Activates the edges of new calls.
    * @param {any[]} events
    */
-  function note(events) {
+  function recordCalls(events) {
     const now = Date.now();
     for (const event of events) {
       // A call that waits for an approval does not run yet.
       if (event.type === "approval.requested") edgesOfCall(event.agentName, event.toolName, undefined).forEach((name) => until.delete(name));
-      if (event.type !== "tool.called" || Date.parse(event.timestamp) < now - RECENT) continue;
-      for (const name of edgesOfCall(event.agentName, event.toolName, event.arguments)) until.set(name, now + ACTIVE);
+      if (event.type !== "tool.called" || Date.parse(event.timestamp) < now - MAX_AGE) continue;
+      for (const name of edgesOfCall(event.agentName, event.toolName, event.arguments)) until.set(name, now + ACTIVE_TIME);
     }
   }
   /** Returns the names of the active edges. An agent without an open call waits for its model. */
@@ -72,15 +72,15 @@ export function activity() {
       if (end > now) names.add(name);
       else until.delete(name);
     }
-    for (const [whose, { turnId }] of state.running) {
-      const agentName = whose.slice(0, whose.indexOf(":"));
+    for (const [conversationName, { turnId }] of state.running) {
+      const agentName = conversationName.slice(0, conversationName.indexOf(":"));
       const open = [...(turns.get(turnId)?.calls.values() ?? [])].filter((call) => call.status === "");
-      const instance = { agentName, instanceKey: whose.slice(agentName.length + 1) };
-      for (const call of open.filter((one) => !questionOf(instance, one.id))) edgesOfCall(agentName, call.name, call.arguments).forEach((name) => names.add(name));
+      const instance = { agentName, instanceKey: conversationName.slice(agentName.length + 1) };
+      for (const call of open.filter((one) => !approvalOf(instance, one.id))) edgesOfCall(agentName, call.name, call.arguments).forEach((name) => names.add(name));
       const model = state.topology?.agents.find((agent) => agent.name === agentName)?.models[0];
       if (!open.length && model) names.add(nameOfEdge({ from: `model/${model}`, to: `agent/${agentName}` }));
     }
     return names;
   }
-  return { note, active, isEnding: () => until.size > 0 };
+  return { recordCalls, active, isEnding: () => until.size > 0 };
 }

@@ -1,12 +1,12 @@
-// A conversation as one file that shows itself: no script and no other file.
+// Exports a conversation as a single HTML file, without scripts.
 
 import { h } from "./dom.js";
 import { dateTime } from "./format.js";
-import { keep } from "./keyed.js";
+import { updateChildren } from "./keyed.js";
 import { download } from "./parts.js";
 import { conversationItems } from "./turn.js";
 
-/** Elements that work only in the page. */
+/** Selector of elements that work only in the studio. */
 const LIVE = "button, .call-link, .code-head [role=status], a[href^='#']";
 
 const STYLE = `
@@ -35,49 +35,49 @@ table { border-collapse: collapse; } th, td { border: 1px solid #8886; padding: 
 blockquote { margin-inline: 0; padding-inline-start: .8rem; border-inline-start: 3px solid #8886; }
 .turn-end { display: flex; flex-wrap: wrap; gap: .2rem .6rem; font-size: .85em; } .turn-error { border: 1px solid #c33; border-radius: 6px; padding: .2rem .8rem; }`;
 
-/** Returns the messages with the ends of their turns as elements. */
-function items(whose, messages) {
-  const place = h("div");
-  keep(place, conversationItems(whose, messages, { does: {}, isFile: true }));
-  for (const element of place.querySelectorAll(LIVE)) element.remove();
-  // The file is read on another day.
-  for (const time of place.querySelectorAll("time[datetime]")) time.textContent = dateTime(time.dateTime);
-  return [...place.children];
+/** Returns the elements of messages and turn summaries. */
+function items(conversation, messages) {
+  const container = h("div");
+  updateChildren(container, conversationItems(conversation, messages, { messageActions: {}, isFile: true }));
+  for (const element of container.querySelectorAll(LIVE)) element.remove();
+  // Times need a date, because the file is read later.
+  for (const time of container.querySelectorAll("time[datetime]")) time.textContent = dateTime(time.dateTime);
+  return [...container.children];
 }
 
 /**
- * Gives the conversation to the person as a file.
- * @param {{agentName: string, instanceKey: string}} whose
+ * Downloads the conversation as an HTML file.
+ * @param {{agentName: string, instanceKey: string}} conversation
  * @param {import("./message.js").Message[]} messages
  */
-export function exportPage(whose, messages) {
-  download(fileName(whose, "html"), "text/html", page(whose, messages));
+export function exportPage(conversation, messages) {
+  download(fileName(conversation, "html"), "text/html", page(conversation, messages));
 }
 
 /**
  * Returns a file name for a conversation.
- * @param {{agentName: string, instanceKey: string}} whose
+ * @param {{agentName: string, instanceKey: string}} conversation
  * @param {string} extension
  */
-export function fileName(whose, extension) {
-  const name = `${whose.agentName}:${whose.instanceKey}`;
+export function fileName(conversation, extension) {
+  const name = `${conversation.agentName}:${conversation.instanceKey}`;
   return `${name.replace(/[^A-Za-z0-9._-]+/g, "-")}.${extension}`;
 }
 
 /**
- * The text of that file. The browser that writes it escapes what stands in it, for all of it is text.
- * @param {{agentName: string, instanceKey: string}} whose
+ * Returns the HTML of the file. All content is text nodes, which the browser escapes.
+ * @param {{agentName: string, instanceKey: string}} conversation
  * @param {import("./message.js").Message[]} messages
  */
-export function page(whose, messages) {
-  const name = `${whose.agentName}:${whose.instanceKey}`;
-  const made = document.implementation.createHTMLDocument("");
+export function page(conversation, messages) {
+  const name = `${conversation.agentName}:${conversation.instanceKey}`;
+  const exported = document.implementation.createHTMLDocument("");
   const policy = h("meta", { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'; img-src data:" });
-  made.documentElement.lang = "en";
-  made.head.replaceChildren(h("meta", { charset: "utf-8" }), policy, h("title", {}, name));
-  const words = h("p.muted", {}, `gdn conversation, exported ${dateTime(Date.now())}.`);
-  made.body.append(h("h1", {}, name), words, ...items(whose, messages));
-  // The policy of this page forbids inline styles, also those of a document that nobody sees.
-  const whole = made.documentElement.outerHTML.replace("</head>", () => `<style>${STYLE}</style></head>`);
+  exported.documentElement.lang = "en";
+  exported.head.replaceChildren(h("meta", { charset: "utf-8" }), policy, h("title", {}, name));
+  const description = h("p.muted", {}, `gdn conversation, exported ${dateTime(Date.now())}.`);
+  exported.body.append(h("h1", {}, name), description, ...items(conversation, messages));
+  // The policy of this page forbids inline styles, including in a hidden document, so the style is added to the string.
+  const whole = exported.documentElement.outerHTML.replace("</head>", () => `<style>${STYLE}</style></head>`);
   return `<!doctype html>\n${whole}\n`;
 }

@@ -1,9 +1,9 @@
-// Facts from events: turns, calls and totals. Each event is read once, so no view has to search all events to draw itself.
+// Turns, calls and totals from events. Each event is read once, so that views do not search all events.
 
-/** Maximum number of answers and failures that are kept for the lists. */
-const KEPT = 100;
-/** Maximum number of output lines of a running command, the latest. */
-const LINES = 20;
+/** Maximum number of approval answers and of failures to keep for the lists. */
+const MAX_KEPT_EVENTS = 100;
+/** Maximum number of output lines to keep for a running command. */
+const MAX_LINES = 20;
 
 /**
  * A tool call of a turn, as its events report it.
@@ -12,7 +12,7 @@ const LINES = 20;
 /**
  * A turn, as its events report it.
  * @typedef {{id: string, name: string, eventId: string, traceId: string, stepId: string, startedAt: string, end: any, retries: any[], waits: Map<string, {callId: string, begin: number, end: number|null}>,
- *   failedCall: ModelCall|null, calls: Map<string, Call>}} Turn `name` is that of its conversation
+ *   failedCall: ModelCall|null, calls: Map<string, Call>}} Turn `name` is the name of its conversation
  */
 /**
  * A model call with the events of its retries.
@@ -27,13 +27,13 @@ export const finishReasons = new Map();
 export const modelCalls = new Map();
 /** @type {Map<string, {turns: number, failed: number, duration: number}>} totals by agent */
 export const totals = new Map();
-/** @type {Set<string>} ids of the inputs that a turn has begun with, or that have joined a turn */
+/** @type {Set<string>} ids of the inputs that started or joined a turn */
 export const begunInputs = new Set();
-/** @type {Map<string, {agentName: string, instanceKey: string, turnId: string}>} the turn that a tool call has started, by the span of the call */
+/** @type {Map<string, {agentName: string, instanceKey: string, turnId: string}>} the turn that a tool call started, by the span of the call */
 export const callees = new Map();
 /** @type {Map<string, any>} the end of the latest turn, by conversation */
 export const latestEnds = new Map();
-/** @type {Map<string, Turn>} the turn that began last, by conversation */
+/** @type {Map<string, Turn>} the latest turn, by conversation */
 const latestTurns = new Map();
 /** @type {Set<string>} */
 export const agentNames = new Set();
@@ -47,7 +47,7 @@ export const failures = [];
 export let currency = "";
 
 /**
- * Returns the turn with this id, and creates it if its beginning is older than the loaded events.
+ * Returns the turn of an event. Creates it if its start is older than the loaded events.
  * @param {import("./state.js").RuntimeEvent} event
  * @returns {Turn}
  */
@@ -75,16 +75,16 @@ function turnOf(event) {
 const conversationOf = (event) => `${event.agentName}:${event.instanceKey}`;
 const callKey = (event) => `${event.stepId}/${event.toolCallId}`;
 
-/** Keeps the latest events of a list. */
+/** Appends an event to a list, and removes the oldest if the list is full. */
 function keepLatest(list, event) {
   list.push(event);
-  if (list.length > KEPT) list.shift();
+  if (list.length > MAX_KEPT_EVENTS) list.shift();
 }
 
-/** Errors of calls that are no failures: a user denied or cancelled the call, or another list shows it. */
+/** Error codes of calls that are not failures: a user denied or cancelled the call, or another list shows it. */
 const EXPECTED = new Set(["E_TOOL_DENIED", "E_TOOL_CANCELLED", "E_TOOL_INTERRUPTED"]);
 
-/** Returns true for an event that the list of failures shows. */
+/** Returns true for an event of the failure list. */
 function isFailure(event) {
   if (event.type === "tool.completed") return event.status !== "ok" && !EXPECTED.has(event.error?.code);
   return (event.type === "turn.failed" && event.errorCode !== "E_TURN_CANCELLED") || event.type === "model.failed";
@@ -94,7 +94,7 @@ function isFailure(event) {
  * Adds an event to the facts.
  * @param {import("./state.js").RuntimeEvent} event
  */
-export function note(event) {
+export function recordFacts(event) {
   agentNames.add(event.agentName);
   eventTypes.add(event.type);
   if (event.cost?.currency) currency = event.cost.currency;
@@ -125,11 +125,11 @@ export function note(event) {
       turnOf(event).calls.set(callKey(event), { id: event.toolCallId, name: event.toolName, stepId: event.stepId, spanId: event.spanId, arguments: event.arguments, status: "", begin: Date.parse(event.timestamp), end: null, lines: [] });
       break;
     case "tool.progress":
-      // The event names no step: the latest call with this id runs.
+      // The event has no step id, and only the latest call with this call id can be running.
       for (const call of [...turnOf(event).calls.values()].reverse()) {
         if (call.id !== event.toolCallId) continue;
         call.title = event.title;
-        call.lines = [...call.lines, ...(event.metadata?.lines ?? [])].slice(-LINES);
+        call.lines = [...call.lines, ...(event.metadata?.lines ?? [])].slice(-MAX_LINES);
         break;
       }
       break;
@@ -153,7 +153,7 @@ export function note(event) {
   }
 }
 
-/** Notes the beginning of a turn. A turn that continues after a restart begins again. */
+/** Records the start of a turn. A turn that continues after a restart starts again. */
 function beginTurn(event) {
   const turn = turnOf(event);
   turn.eventId = event.eventId;
@@ -172,7 +172,7 @@ function endWait(event) {
 }
 
 /**
- * Returns how long a turn has waited for approvals, in called agents as well, in milliseconds. Simultaneous waits count once.
+ * Returns the time that a turn waited for approvals, including in called agents, in milliseconds. Simultaneous waits count once.
  * @param {Turn} turn
  */
 export function waited(turn) {
@@ -180,7 +180,7 @@ export function waited(turn) {
 }
 
 /**
- * Returns how long a call has waited for approvals, in milliseconds.
+ * Returns the time that a call waited for approvals, in milliseconds.
  * @param {Turn} turn
  * @param {Call} call
  */
@@ -188,14 +188,14 @@ export function waitedInCall(turn, call) {
   return lengthOf(waitsOfCall(turn, call, new Set()));
 }
 
-/** Returns the waits of a turn that are over, as intervals. */
+/** Returns the finished waits of a turn, as intervals. */
 function waitsOfTurn(turn, seen) {
   if (seen.has(turn.id)) return [];
   seen.add(turn.id);
   return [...ownWaits(turn), ...[...turn.calls.values()].flatMap((call) => waitsOfCall(turn, call, seen))];
 }
 
-/** A call waits for its own approval and for those of the turn that it started, until the call ends. */
+/** Returns the waits of a call and of the turn that it started, limited to the time of the call. */
 function waitsOfCall(turn, call, seen) {
   const called = turns.get(callees.get(call.spanId)?.turnId);
   const waits = [...ownWaits(turn).filter((wait) => wait.callId === call.id), ...(called ? waitsOfTurn(called, seen) : [])];
@@ -203,7 +203,7 @@ function waitsOfCall(turn, call, seen) {
   return waits.map(({ begin, end }) => ({ begin: Math.max(begin, call.begin), end: Math.min(end, until) })).filter(({ begin, end }) => end > begin);
 }
 
-/** Returns the waits for the calls of a turn. The end of the turn also ends them. */
+/** Returns the waits of the calls of a turn. The end of the turn ends unanswered waits. */
 function ownWaits(turn) {
   const until = turn.end ? Date.parse(turn.end.timestamp) : null;
   return [...turn.waits.values()].map((wait) => ({ ...wait, end: wait.end ?? until })).filter((wait) => wait.end !== null);
@@ -233,10 +233,10 @@ function endTurn(event) {
 }
 
 /**
- * Removes the turn and the finish reason of an event that is no longer kept.
+ * Removes the turn, the finish reason and the model call of a removed event.
  * @param {import("./state.js").RuntimeEvent} event
  */
-export function forget(event) {
+export function removeFacts(event) {
   if (event.type === "turn.completed" || event.type === "turn.failed") turns.delete(event.turnId);
   if (event.type === "turn.started") {
     begunInputs.delete(event.eventId);

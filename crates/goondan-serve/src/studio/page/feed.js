@@ -1,22 +1,22 @@
-// What happens in the swarm: one stream for the whole page, which goes on where it was cut off.
+// Loads events and state of the swarm. One event stream serves the whole page, and resumes after a lost connection.
 
-import { get, headers, Problem } from "./api.js";
+import { get, headers, ApiError } from "./api.js";
 import { readEvents } from "./server-events.js";
-import { clear, nameOf, state, take, tell } from "./state.js";
+import { clearText, nameOf, state, addEvent, notify } from "./state.js";
 
-/** So many stored events are shown at the beginning, the latest. */
-const BEFORE = 20_000;
-/** Events are taken in together, that many milliseconds at a time. */
-const TOGETHER = 60;
+/** Maximum number of stored events to load at the start, the latest. */
+const MAX_STORED_EVENTS = 20_000;
+/** Interval of applying received events, in milliseconds. */
+const BATCH_INTERVAL = 60;
 
-/** The server event after the stored events. */
-const LOADED = "stored.complete";
+/** Name of the server-sent event after the stored events. */
+const STORED_COMPLETE = "stored.complete";
 
-let last = 0;
+let lastId = 0;
 /** @type {any[]} */
-let waiting = [];
+let pendingEvents = [];
 let timer = 0;
-/** Ends the stream at a sign-out. */
+/** Aborts the stream at a sign-out. */
 const control = new AbortController();
 
 /** Ends the stream. */
@@ -30,107 +30,107 @@ export async function follow() {
   let pause = 250;
   while (!control.signal.aborted) {
     try {
-      await listen(() => (pause = 250));
+      await readStream(() => (pause = 250));
     } catch (error) {
-      if (error instanceof Problem && error.status === 401) {
-        connection("lost");
+      if (error instanceof ApiError && error.status === 401) {
+        setConnection("lost");
         throw error;
       }
     }
     if (control.signal.aborted) return;
-    connection("lost");
+    setConnection("lost");
     await new Promise((resume) => setTimeout(resume, pause));
     pause = Math.min(pause * 2, 5000);
   }
 }
 
-function connection(now) {
+function setConnection(now) {
   state.connection = now;
-  tell("connection");
+  notify("connection");
 }
 
-async function listen(begun) {
-  // Stored events that did not all arrive are read again.
+async function readStream(onOpen) {
+  // If the connection broke before all stored events arrived, they are loaded again.
   if (!state.isLoaded) {
     clearTimeout(timer);
-    [last, waiting, timer] = [0, [], 0];
+    [lastId, pendingEvents, timer] = [0, [], 0];
   }
-  const asked = last > 0 ? "" : `&last=${BEFORE}`;
-  const more = { Accept: "text/event-stream", ...(last > 0 ? { "Last-Event-ID": String(last) } : {}) };
-  const response = await fetch(`/api/events?approvals=true${asked}`, { headers: headers(more), signal: control.signal });
+  const limit = lastId > 0 ? "" : `&last=${MAX_STORED_EVENTS}`;
+  const requestHeaders = { Accept: "text/event-stream", ...(lastId > 0 ? { "Last-Event-ID": String(lastId) } : {}) };
+  const response = await fetch(`/api/events?approvals=true${limit}`, { headers: headers(requestHeaders), signal: control.signal });
   if (!response.ok || !response.body) {
-    throw new Problem(`The server returned status ${response.status}.`, { status: response.status });
+    throw new ApiError(`The server returned status ${response.status}.`, { status: response.status });
   }
-  begun();
-  connection("live");
-  refresh();
+  onOpen();
+  setConnection("live");
+  refreshAll();
   await readEvents(response, (name, body, id) => {
-    last = Number(id) || last;
-    waiting.push([name, body]);
-    // A turn whose end is still to come would look as if it ran.
-    if (state.isLoaded || name === LOADED) timer ||= setTimeout(flush, TOGETHER);
+    lastId = Number(id) || lastId;
+    pendingEvents.push([name, body]);
+    // Stored events are applied all at once, because a turn without its end event would be shown as running.
+    if (state.isLoaded || name === STORED_COMPLETE) timer ||= setTimeout(flush, BATCH_INTERVAL);
   });
 }
 
-/** Applies everything that has arrived, in its order, and then reports each kind of change once. */
+/** Applies the received events in order, and then notifies the listeners once per topic. */
 function flush() {
   timer = 0;
-  const batch = waiting;
-  waiting = [];
+  const batch = pendingEvents;
+  pendingEvents = [];
   const events = [];
-  let texts = false;
-  let questions = false;
+  let textChanged = false;
+  let approvalsChanged = false;
   let isComplete = false;
   for (const [name, body] of batch) {
-    if (name === LOADED) {
+    if (name === STORED_COMPLETE) {
       isComplete = true;
       state.isLoaded = true;
     } else if (name === "text.delta" || name === "reasoning.delta" || name === "text.reset") {
       const turn = state.running.get(nameOf(body));
       if (turn && name === "text.delta") turn.text += body.delta;
       else if (turn && name === "reasoning.delta") turn.reasoning += body.delta;
-      else if (turn) clear(turn);
-      texts = true;
+      else if (turn) clearText(turn);
+      textChanged = true;
     } else if (name === "approval.request") {
-      state.questions.set(body.id, body);
-      questions = true;
+      state.approvals.set(body.id, body);
+      approvalsChanged = true;
     } else if (name === "approval.closed") {
-      state.questions.delete(body.id);
-      questions = true;
+      state.approvals.delete(body.id);
+      approvalsChanged = true;
     } else {
-      take(body);
+      addEvent(body);
       events.push(body);
     }
   }
   if (events.length) {
-    tell("events", events);
-    react(events);
+    notify("events", events);
+    refreshAfter(events);
   }
-  if (questions) tell("questions");
-  if (isComplete) tell("connection");
-  if (texts) tell("text");
+  if (approvalsChanged) notify("approvals");
+  if (isComplete) notify("connection");
+  if (textChanged) notify("text");
 }
 
-/** Asks again for what events say has changed. */
-function react(events) {
+/** Reloads the data that events have changed. */
+function refreshAfter(events) {
   const types = new Set(events.map((event) => event.type));
   const has = (...wanted) => wanted.some((type) => types.has(type));
-  if (has("turn.started", "turn.completed", "turn.failed")) later("instances", instances);
-  if (has("turn.failed", "turn.started")) later("letters", letters);
-  if (has("reload.completed", "reload.failed")) later("reloads", reloads);
+  if (has("turn.started", "turn.completed", "turn.failed")) scheduleRefresh("instances", loadConversations);
+  if (has("turn.failed", "turn.started")) scheduleRefresh("deadLetters", loadDeadLetters);
+  if (has("reload.completed", "reload.failed")) scheduleRefresh("reloads", loadReloads);
 }
 
-/** Shortest pause before a request is repeated, in milliseconds. */
-const PAUSE = 150;
+/** Minimum pause before a request, in milliseconds. */
+const MIN_PAUSE = 150;
 
-/** Requests that are planned or running, and whether each is wanted again. */
+/** Scheduled and running requests, with a flag for another request after them. */
 const planned = new Map();
 
 /**
- * Makes a request soon, once for all who want it. A slow answer makes the pause longer, so that a long list of conversations
- * does not keep the page and the server busy.
+ * Sends a request after a pause, once for all callers until then. A slow response makes the next pause longer, so that a long
+ * list of conversations does not keep the page and the server busy.
  */
-function later(name, work, pause = PAUSE) {
+function scheduleRefresh(name, work, pause = MIN_PAUSE) {
   if (planned.has(name)) {
     planned.get(name).again = true;
     return;
@@ -142,44 +142,44 @@ function later(name, work, pause = PAUSE) {
     plan.again = false;
     await work().catch(() => null);
     planned.delete(name);
-    if (plan.again) later(name, work, Math.max(PAUSE, 5 * (performance.now() - begin)));
+    if (plan.again) scheduleRefresh(name, work, Math.max(MIN_PAUSE, 5 * (performance.now() - begin)));
   }, pause);
 }
 
-/** Asks for everything that is no event. */
-export function refresh() {
-  for (const work of [instances, letters, reloads, questions]) work().catch(() => null);
+/** Loads all state that is not part of the event stream. */
+export function refreshAll() {
+  for (const work of [loadConversations, loadDeadLetters, loadReloads, loadApprovals]) work().catch(() => null);
 }
 
-/** The conversations. */
-export async function instances() {
+/** Loads the conversations. */
+export async function loadConversations() {
   state.instances = (await get("/api/instances")).instances;
-  tell("instances");
+  notify("instances");
 }
 
-/** The events whose turns failed. */
-export async function letters() {
-  state.letters = (await get("/api/dead-letters")).deadLetters;
-  tell("letters");
+/** Loads the inputs whose turns failed. */
+export async function loadDeadLetters() {
+  state.deadLetters = (await get("/api/dead-letters")).deadLetters;
+  notify("deadLetters");
 }
 
-/** The features of the studio that the server offers. They do not change while the process runs. */
-export async function features() {
+/** Loads the optional features of the server. They do not change while the process runs. */
+export async function loadFeatures() {
   state.features = await get("/api/studio/features");
 }
 
-/** What reloads have changed, and the swarm as it is now. */
-export async function reloads() {
-  const [told, topology, swarm] = await Promise.all([get("/api/reloads"), get("/api/topology"), get("/api/swarm")]);
-  state.reloads = told.reloads;
+/** Loads the history of reloads, and the current swarm. */
+export async function loadReloads() {
+  const [response, topology, swarm] = await Promise.all([get("/api/reloads"), get("/api/topology"), get("/api/swarm")]);
+  state.reloads = response.reloads;
   state.topology = topology;
   state.swarm = swarm;
-  tell("reloads");
-  tell("topology");
+  notify("reloads");
+  notify("topology");
 }
 
-async function questions() {
+async function loadApprovals() {
   const open = await get("/api/approvals");
-  state.questions = new Map(open.map((question) => [question.id, question]));
-  tell("questions");
+  state.approvals = new Map(open.map((approval) => [approval.id, approval]));
+  notify("approvals");
 }

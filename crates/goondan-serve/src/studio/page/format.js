@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers, times and texts.
 
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
@@ -9,10 +9,10 @@ export function time(at) {
 }
 
 /**
- * A time of today, or a day before it.
+ * Formats a time. Adds the date if it is not today.
  * @param {string|number} at
  */
-export function when(at) {
+export function timeOrDate(at) {
   const date = new Date(at);
   const isToday = date.toDateString() === new Date().toDateString();
   return isToday ? TIME.format(date) : `${DAY.format(date)}, ${TIME.format(date)}`;
@@ -21,7 +21,7 @@ export function when(at) {
 const DATE_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 /**
- * A time with its date and year.
+ * Formats a time with its date and year.
  * @param {string|number} at
  */
 export function dateTime(at) {
@@ -37,19 +37,19 @@ export function duration(milliseconds) {
 }
 
 /** Shortest wait for approvals that is shown, in milliseconds. */
-const WORTH_TELLING = 1_000;
+const MIN_SHOWN_WAIT = 1_000;
 
 /**
- * A wait for approvals, which is no part of the time of a call or turn; nothing for a short one.
+ * Formats a wait for approvals; empty for a short wait. Durations of calls and turns do not include waits.
  * @param {number} milliseconds
  * @param {string} [reason]
  */
-export function waitWords(milliseconds, reason = "") {
-  return milliseconds >= WORTH_TELLING ? `waited ${duration(milliseconds)}${reason}` : "";
+export function waitText(milliseconds, reason = "") {
+  return milliseconds >= MIN_SHOWN_WAIT ? `waited ${duration(milliseconds)}${reason}` : "";
 }
 
 /**
- * The age of something, in its largest unit.
+ * Formats the age of a time, in its largest unit.
  * @param {string|number} at
  */
 export function age(at) {
@@ -61,7 +61,7 @@ export function age(at) {
 }
 
 /**
- * An amount of money, with two digits that count if it is small.
+ * Formats an amount of money. Small amounts have two significant digits.
  * @param {number} amount
  * @param {string} currency
  */
@@ -75,17 +75,17 @@ export function money(amount, currency) {
 }
 
 /**
- * So many of something.
+ * Formats a count with its noun.
  * @param {number} count
- * @param {string} one
- * @param {string} [many]
+ * @param {string} singular
+ * @param {string} [plural]
  */
-export function counted(count, one, many = `${one}s`) {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+export function counted(count, singular, plural = `${singular}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? singular : plural}`;
 }
 
 /**
- * A model call that is retried, in one line.
+ * Describes a retry of a model call in one line.
  * @param {{model: string, attempt: number, of: number, waitMs: number, reason: string}} event
  */
 export function retry({ model, attempt, of, waitMs, reason }) {
@@ -98,7 +98,7 @@ export function json(value) {
 }
 
 /**
- * The beginning of a text, in one line.
+ * Returns the beginning of a text, in one line.
  * @param {string} text
  * @param {number} length
  */

@@ -5,11 +5,11 @@ import { nameOfEdge } from "./edges.js";
 
 /** @typedef {import("./edges.js").Edge} Edge */
 
-/** Distance of the lines between agents from their cards, in pixels. */
+/** Distance between the cards and the lines between agents, in pixels. */
 const BULGE = 56;
 
 /**
- * Draws the edges. Edges of the focused card stand out.
+ * Draws the edges. Edges of the focused card are highlighted.
  * @param {HTMLElement} graph
  * @param {Element} lines
  * @param {Edge[]} edges
@@ -45,35 +45,35 @@ function arrow(box, from, to, tone) {
   const begin = [from.right - box.left, from.top - box.top + Math.min(52, from.height / 2)];
   const end = [to.right - box.left, to.top - box.top + Math.min(72, to.height / 2)];
   const line = `M${begin} C${begin[0] + BULGE},${begin[1]} ${end[0] + BULGE},${end[1]} ${end[0] + 6},${end[1]}`;
-  const head = `M${end} l8,-4.5 v9 z`;
-  return [svg("path", { d: line, class: `call ${tone}` }), svg("path", { d: head, class: `tip ${tone}` })];
+  const arrowhead = `M${end} l8,-4.5 v9 z`;
+  return [svg("path", { d: line, class: `call ${tone}` }), svg("path", { d: arrowhead, class: `tip ${tone}` })];
 }
 
-const told = (end) => {
+const endLabel = (end) => {
   const [kind, ...name] = end.split("/");
   return `${kind} ${name.join("/")}`;
 };
 
 /**
  * Shows the edges as a table.
- * @param {Element} place
+ * @param {Element} container
  * @param {Edge[]} edges
  */
-export function drawTable(place, edges) {
-  const cell = (end) => h("td", {}, told(end));
-  const rows = edges.map((edge) => h("tr", {}, cell(edge.from), h("td", {}, edge.words), cell(edge.to), h("td", { data: { edge: nameOfEdge(edge) } })));
+export function drawTable(container, edges) {
+  const cell = (end) => h("td", {}, endLabel(end));
+  const rows = edges.map((edge) => h("tr", {}, cell(edge.from), h("td", {}, edge.relation), cell(edge.to), h("td", { data: { edge: nameOfEdge(edge) } })));
   const titles = ["From", "Relation", "To", "Now"].map((title) => h("th", { scope: "col" }, title));
-  fill(place, h("div.table", { tabindex: 0, role: "region", "aria-label": "Edges of the graph" }, h("table", {}, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows))));
+  fill(container, h("div.table", { tabindex: 0, role: "region", "aria-label": "Edges of the graph" }, h("table", {}, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows))));
 }
 
 /**
  * Marks the active edges in the table.
- * @param {Element} place
+ * @param {Element} container
  * @param {Set<string>} active
  */
-export function markActive(place, active) {
-  for (const cell of place.querySelectorAll("[data-edge]")) {
-    const words = active.has(/** @type {HTMLElement} */ (cell).dataset.edge ?? "") ? "active" : "";
-    if (cell.textContent !== words) cell.textContent = words;
+export function markActive(container, active) {
+  for (const cell of container.querySelectorAll("[data-edge]")) {
+    const stateText = active.has(/** @type {HTMLElement} */ (cell).dataset.edge ?? "") ? "active" : "";
+    if (cell.textContent !== stateText) cell.textContent = stateText;
   }
 }

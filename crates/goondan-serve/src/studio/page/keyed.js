@@ -1,32 +1,32 @@
-// Lists of elements that keep what did not change, so that focus, selection and open details stay as the user left them.
+// Updates lists of elements without replacing unchanged ones, so that focus, selection and open details stay.
 
 /**
- * An element of a list. `make` creates it if its key is new or its sign has changed. `update` then changes its content.
- * @typedef {{key: string, sign?: string, make: () => Element, update?: (element: any) => void}} Item
+ * An element of a list. `make` creates it if its key is new or its signature has changed. `update` then changes its content.
+ * @typedef {{key: string, signature?: string, make: () => Element, update?: (element: any) => void}} Item
  */
 
-/** @type {WeakMap<Element, Map<string, {sign: string|undefined, element: Element}>>} */
+/** @type {WeakMap<Element, Map<string, {signature: string|undefined, element: Element}>>} */
 const shownItems = new WeakMap();
 
 /**
- * Shows items as the only children of an element, in their order.
+ * Makes items the only children of an element, in their order.
  * @param {Element} parent
  * @param {(Item|null|undefined|false)[]} items
  */
-export function keep(parent, items) {
+export function updateChildren(parent, items) {
   const before = shownItems.get(parent) ?? new Map();
   const now = new Map();
   for (const item of items) {
     if (!item) continue;
     const known = before.get(item.key);
-    const element = known && known.sign === item.sign ? known.element : item.make();
+    const element = known && known.signature === item.signature ? known.element : item.make();
     item.update?.(element);
-    now.set(item.key, { sign: item.sign, element });
+    now.set(item.key, { signature: item.signature, element });
   }
   shownItems.set(parent, now);
   const elements = [...now.values()].map((one) => one.element);
-  const stay = new Set(elements);
-  for (const child of [...parent.childNodes]) if (!stay.has(/** @type {Element} */ (child))) child.remove();
+  const kept = new Set(elements);
+  for (const child of [...parent.childNodes]) if (!kept.has(/** @type {Element} */ (child))) child.remove();
   let next = parent.firstChild;
   for (const element of elements) {
     if (element === next) next = next.nextSibling;

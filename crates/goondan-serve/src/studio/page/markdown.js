@@ -1,18 +1,18 @@
-// Markdown of answers as elements. HTML in it stays text, images are links, and links lead only to the web or to a mail address.
+// Shows Markdown of answers. HTML stays text, images become links, and links have only web and mail URLs.
 
 import { append, fill, h } from "./dom.js";
 import { diff, isDiff } from "./diff.js";
-import { keep } from "./keyed.js";
-import { shown } from "./shown.js";
+import { updateChildren } from "./keyed.js";
+import { escapeHidden } from "./shown.js";
 
-/** Longer texts are shown as they are. */
+/** Maximum length of a text to format, in characters. Longer texts are shown unformatted. */
 const MAX_LENGTH = 200_000;
-/** Deepest nesting of lists, quotes and emphasis. Deeper marks are text. */
+/** Maximum nesting of lists, quotes and emphasis. Deeper marks are text. */
 const MAX_DEPTH = 8;
-/** Longest address of a link. */
+/** Maximum length of a link URL, in characters. */
 const MAX_LINK = 2_000;
-/** Longest text of a link. */
-const MAX_LINK_WORDS = 400;
+/** Maximum length of a link text, in characters. */
+const MAX_LINK_TEXT = 400;
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 
@@ -25,23 +25,23 @@ const TABLE_LINE = /^\s*\|?(?:\s*:?-+:?\s*\|)+\s*(?::?-+:?)?\s*\|?\s*$/;
 
 /**
  * A block of a text.
- * @typedef {{type: "code"|"heading"|"rule"|"quote"|"list"|"table"|"words", source: string, lines: string[]} & Record<string, any>} Block
+ * @typedef {{type: "code"|"heading"|"rule"|"quote"|"list"|"table"|"paragraph", source: string, lines: string[]} & Record<string, any>} Block
  */
 
 /**
- * Shows Markdown in an element. Blocks that did not change keep their elements, so a growing text stays quick and selectable.
+ * Shows Markdown in an element. Unchanged blocks keep their elements, so that streamed text stays fast and selectable.
  * @param {Element} element
  * @param {string} text
  */
 export function showMarkdown(element, text) {
   if (text.length > MAX_LENGTH) return fill(element, h("p", {}, text));
-  keep(
+  updateChildren(
     element,
-    nested(blocks(text.split(/\r?\n/))).map((block, number) => ({ key: String(number), sign: `${block.shownLevel ?? ""}/${block.source}`, make: () => blockElement(block, 0) })),
+    nested(blocks(text.split(/\r?\n/))).map((block, number) => ({ key: String(number), signature: `${block.shownLevel ?? ""}/${block.source}`, make: () => blockElement(block, 0) })),
   );
 }
 
-/** Gives each heading its level in the page: below the heading of the message, and at most one below the heading before it. */
+/** Sets the page level of each heading: below the message heading, and at most one level below the previous heading. */
 function nested(all) {
   let last = 2;
   for (const block of all) if (block.type === "heading") last = block.shownLevel = Math.min(6, block.level + 2, last + 1);
@@ -95,17 +95,17 @@ function blockAt(lines, at) {
     return [{ type: "table", lines: lines.slice(at, end) }, end];
   }
   const end = endOf(lines, at + 1, (one, number) => one.trim() !== "" && !beginsBlock(lines, number));
-  return [{ type: "words", lines: lines.slice(at, end) }, end];
+  return [{ type: "paragraph", lines: lines.slice(at, end) }, end];
 }
 
-/** Returns the first line that does not belong to a block. */
+/** Returns the index of the first line after a block. */
 function endOf(lines, at, belongs) {
   let end = at;
   while (end < lines.length && belongs(lines[end], end)) end += 1;
   return end;
 }
 
-/** Returns true for a line that ends the text before it. */
+/** Returns true for a line that starts a block, and so ends a paragraph. */
 function beginsBlock(lines, at) {
   const line = lines[at];
   return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || (ITEM.test(line) && line.trim().length > 1 && !/^\s*(?:[02-9]|1\d)\d*[.)]/.test(line)) || (line.includes("|") && at + 1 < lines.length && TABLE_LINE.test(lines[at + 1]));
@@ -116,7 +116,7 @@ function codeAt(lines, at, [, marks, info]) {
   return [{ type: "code", language: info.trim().split(/\s/)[0], lines: lines.slice(at + 1, end) }, Math.min(end + 1, lines.length)];
 }
 
-/** Reads a list: lines that are indented deeper than its marks belong to the item before them. */
+/** Reads a list. Lines with a deeper indentation than the list marks belong to the previous item. */
 function listAt(lines, at) {
   const [, indent, mark] = ITEM.exec(lines[at]);
   const isOrdered = /\d/.test(mark);
@@ -130,7 +130,7 @@ function listAt(lines, at) {
       if (/\d/.test(item[2]) !== isOrdered) break;
       items.push([item[3] ?? ""]);
     } else if (!line.trim()) {
-      // A blank line stays in the list only if more of it follows.
+      // A blank line belongs to the list only if the list continues after it.
       const after = lines.slice(next + 1, next + 3).find((one) => one.trim());
       const following = after && ITEM.exec(after);
       const isMore = after && (after.length - after.trimStart().length > indent.length + 1 || (following && /\d/.test(following[2]) === isOrdered && following[1].length <= indent.length + 1));
@@ -171,32 +171,32 @@ function blockElement(block, depth) {
   }
 }
 
-/** Creates a list item. A box at its beginning is shown as a sign, because a click would change nothing. */
+/** Creates a list item. A checkbox is shown as a character, because it cannot be changed. */
 function itemElement(lines, inside) {
   const box = /^\[([ xX])\]\s+(.*)$/.exec(lines[0]);
   const rest = box ? [box[2], ...lines.slice(1)] : lines;
   const isPlain = rest.length === 1 && !beginsBlock(rest, 0) && !ITEM.test(rest[0]);
-  const sign = box && (box[1] === " " ? ["☐ ", "open: "] : ["☑ ", "done: "]);
-  return h("li", {}, sign && [h("span", { "aria-hidden": "true" }, sign[0]), h("span.visually-hidden", {}, sign[1])], isPlain ? inline(rest[0]) : inside(rest));
+  const checkbox = box && (box[1] === " " ? ["☐ ", "open: "] : ["☑ ", "done: "]);
+  return h("li", {}, checkbox && [h("span", { "aria-hidden": "true" }, checkbox[0]), h("span.visually-hidden", {}, checkbox[1])], isPlain ? inline(rest[0]) : inside(rest));
 }
 
 /**
- * Creates a code block. Its button copies what is shown: hidden characters are copied as escapes.
+ * Creates a code block. Its button copies the visible text, with hidden characters as escapes.
  * @param {string} code
  * @param {string} language
  */
 function codeElement(code, language) {
-  const told = h("span.muted", { role: "status" });
+  const status = h("span.muted", { role: "status" });
   const copy = h("button.quiet", { type: "button" }, "Copy");
   copy.addEventListener("click", () =>
-    navigator.clipboard.writeText(shown(code)).then(
-      () => fill(told, "Copied."),
-      () => fill(told, "The browser denied access to the clipboard."),
+    navigator.clipboard.writeText(escapeHidden(code)).then(
+      () => fill(status, "Copied."),
+      () => fill(status, "The browser denied access to the clipboard."),
     ),
   );
   const label = language ? `Code in ${language}` : "Code";
   const body = isDiff(code) || language === "diff" ? diff(code, label) : h("pre.data", { tabindex: 0, role: "group", "aria-label": label }, h("code", {}, code));
-  return h("div.code", {}, h("div.code-head", {}, h("span.muted", {}, language), told, copy), body);
+  return h("div.code", {}, h("div.code-head", {}, h("span.muted", {}, language), status, copy), body);
 }
 
 function tableElement(lines) {
@@ -206,7 +206,7 @@ function tableElement(lines) {
   return h("div.table", { tabindex: 0, role: "group", "aria-label": "Table" }, h("table", {}, h("thead", {}, row("th", rows[0])), h("tbody", {}, rows.slice(2).map((values) => row("td", values)))));
 }
 
-/** Splits the line of a table. A bar after a backslash or inside code is part of a cell. */
+/** Splits a table row. A bar after a backslash or inside code is part of a cell. */
 function cells(line) {
   const parts = line.trim().replace(/^\|/, "").match(/(?:\\.|`[^`]*`|[^|\\`]|`|\\)+|\|/g) ?? [];
   const found = [""];
@@ -224,7 +224,7 @@ const SPECIAL = /[\\`*_~[!<]|https?:\/\//g;
 const BARE = /^https?:\/\/[^\s<>"']*[^\s<>"'.,:;!?)\]}*_~]/;
 
 /**
- * Returns the nodes of a text with marks.
+ * Returns the nodes of a text with inline marks, such as emphasis and links.
  * @param {string} text
  * @param {number} [depth]
  * @returns {import("./dom.js").Child[]}
@@ -232,11 +232,11 @@ const BARE = /^https?:\/\/[^\s<>"']*[^\s<>"'.,:;!?)\]}*_~]/;
 export function inline(text, depth = 0) {
   if (depth > MAX_DEPTH) return [text];
   const found = [];
-  /** Marks that no later mark closes. Without them, hostile text would be searched again and again. */
+  /** Opening marks without a closing mark. They limit the time for hostile text, which would be searched repeatedly. */
   const unclosed = new Set();
   let plain = 0;
   let at = 0;
-  const put = (child, end) => {
+  const addNode = (child, end) => {
     if (at > plain) found.push(text.slice(plain, at));
     found.push(child);
     plain = at = end;
@@ -247,14 +247,14 @@ export function inline(text, depth = 0) {
     if (!special) break;
     at = special.index;
     const read = piece(text, at, depth, unclosed);
-    if (read) put(read[0], read[1]);
+    if (read) addNode(read[0], read[1]);
     else at += special[0].length;
   }
   if (plain < text.length) found.push(text.slice(plain));
   return found;
 }
 
-/** Reads the marked piece at a place. Returns its node and its end; `null` if the mark is text. */
+/** Reads the marked text at an index. Returns its node and its end; `null` if the mark is plain text. */
 function piece(text, at, depth, unclosed) {
   const character = text[at];
   if (character === "\\") return /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "") ? [text[at + 1], at + 2] : null;
@@ -263,14 +263,14 @@ function piece(text, at, depth, unclosed) {
   if (character === "<") {
     const end = text.indexOf(">", at);
     const inside = end > 0 && end - at < MAX_LINK ? text.slice(at + 1, end) : "";
-    const made = /^[a-z]+:[^\s<>]+$/i.test(inside) && link(inside, [inside]);
-    return made ? [made, end + 1] : null;
+    const linkElement = /^[a-z]+:[^\s<>]+$/i.test(inside) && link(inside, [inside]);
+    return linkElement ? [linkElement, end + 1] : null;
   }
   if (character === "h") {
     if (/[\p{L}\p{N}]/u.test(text[at - 1] ?? "")) return null;
     const bare = BARE.exec(text.slice(at, at + MAX_LINK));
-    const made = bare && link(bare[0], [bare[0]]);
-    return made ? [made, at + bare[0].length] : null;
+    const linkElement = bare && link(bare[0], [bare[0]]);
+    return linkElement ? [linkElement, at + bare[0].length] : null;
   }
   return emphasisPiece(text, at, depth, unclosed);
 }
@@ -303,15 +303,15 @@ function emphasisPiece(text, at, depth, unclosed) {
       end = text.indexOf(marks, end + (isLonger ? 2 : 1));
     }
     if (end > 0) {
-      const words = inline(text.slice(begin, end), depth + 1);
-      return [tag === "both" ? h("strong", {}, h("em", {}, words)) : h(tag, {}, words), end + marks.length];
+      const content = inline(text.slice(begin, end), depth + 1);
+      return [tag === "both" ? h("strong", {}, h("em", {}, content)) : h(tag, {}, content), end + marks.length];
     }
     unclosed.add(marks);
   }
   return null;
 }
 
-/** Reads `[words](address "title")`. An image becomes a link, because the page loads nothing from other hosts. */
+/** Reads `[text](url "title")`. An image becomes a link, because the page loads nothing from other hosts. */
 function linkPiece(text, at, depth, unclosed) {
   const begin = text.indexOf("[", at) + 1;
   if (unclosed.has("](")) return null;
@@ -321,7 +321,7 @@ function linkPiece(text, at, depth, unclosed) {
   }
   let open = 1;
   let end = begin;
-  for (; end < text.length && end - begin < MAX_LINK_WORDS; end += 1) {
+  for (; end < text.length && end - begin < MAX_LINK_TEXT; end += 1) {
     if (text[end] === "\\") end += 1;
     else if (text[end] === "[") open += 1;
     else if (text[end] === "]") open -= 1;
@@ -330,22 +330,22 @@ function linkPiece(text, at, depth, unclosed) {
   if (open !== 0 || text[end + 1] !== "(") return null;
   const target = /^\(\s*<?((?:[^\s()<>]|\([^\s()<>]*\))+)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(text.slice(end + 1, end + 1 + MAX_LINK));
   if (!target) return null;
-  const words = text.slice(begin, end);
-  const made = link(target[1], words ? inline(words, depth + 1) : [target[1]]);
-  return made ? [made, end + 1 + target[0].length] : null;
+  const linkText = text.slice(begin, end);
+  const linkElement = link(target[1], linkText ? inline(linkText, depth + 1) : [target[1]]);
+  return linkElement ? [linkElement, end + 1 + target[0].length] : null;
 }
 
 /**
- * Creates a link that opens outside of the studio and learns nothing of it; `null` for other schemes.
- * @param {string} address
- * @param {import("./dom.js").Child[]} words
+ * Creates a link that opens a new tab without a referrer; `null` for other URL schemes.
+ * @param {string} url
+ * @param {import("./dom.js").Child[]} linkText
  */
-function link(address, words) {
-  if (!URL.canParse(address) || !SCHEMES.has(new URL(address).protocol)) return null;
-  const { href } = new URL(address);
-  const made = h("a", { href, target: "_blank", rel: "noopener noreferrer", title: href });
+function link(url, linkText) {
+  if (!URL.canParse(url) || !SCHEMES.has(new URL(url).protocol)) return null;
+  const { href } = new URL(url);
+  const linkElement = h("a", { href, target: "_blank", rel: "noopener noreferrer", title: href });
   // Links inside links are text.
-  const outside = words.flat().map((word) => (word instanceof Element ? word.textContent : word));
-  append(made, words.some((word) => word instanceof Element && (word.localName === "a" || word.querySelector("a"))) ? outside : words);
-  return made;
+  const outside = linkText.flat().map((word) => (word instanceof Element ? word.textContent : word));
+  append(linkElement, linkText.some((word) => word instanceof Element && (word.localName === "a" || word.querySelector("a"))) ? outside : linkText);
+  return linkElement;
 }

@@ -1,4 +1,4 @@
-// A menu of actions behind one button.
+// A menu of actions that a button opens.
 
 import { h } from "./dom.js";
 

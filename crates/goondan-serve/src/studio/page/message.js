@@ -2,20 +2,20 @@
 
 import { callItem } from "./call.js";
 import { button, h } from "./dom.js";
-import { counted, when } from "./format.js";
-import { keep } from "./keyed.js";
+import { counted, timeOrDate } from "./format.js";
+import { updateChildren } from "./keyed.js";
 import { markdown } from "./markdown.js";
 import { modelCallDetails } from "./model-call.js";
-import { cut, data, mark } from "./parts.js";
+import { incompleteBadge, data, badge } from "./parts.js";
 import { reasoning } from "./reasoning.js";
 
 /**
- * A message as the store has it.
+ * A stored message.
  * @typedef {{id: string, data: {role: string, content: any[]}, metadata: Record<string, any>, createdAt: string, source: any}} Message
  */
 /**
- * The surroundings of a message: the results of its calls, its buttons, and the live state of calls and answers.
- * @typedef {{agentName: string, results: Map<any, any>, answered: Set<any>, does: {fork?: (message: Message) => any, record?: (message: Message) => any, edit?: (message: Message) => any},
+ * Data for drawing a message: the results of its calls, its actions, and the live state of calls and answers.
+ * @typedef {{agentName: string, results: Map<any, any>, answered: Set<any>, messageActions: {fork?: (message: Message) => any, record?: (message: Message) => any, edit?: (message: Message) => any},
  *   live: {call?: (message: Message, part: any) => Partial<import("./call.js").CallState>, reason?: (message: Message) => string|undefined,
  *   modelCall?: (message: Message) => import("./facts.js").ModelCall|undefined}, isFile: boolean}} Context
  */
@@ -25,7 +25,7 @@ const SPEAKERS = { user: "Input", system: "System", tool: "Tools" };
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /**
- * Returns the context of messages. A result belongs to the latest call before it with its id, because ids are unique only in a step.
+ * Returns the context of messages. A result belongs to the latest earlier call with its id, because ids are unique only in a step.
  * @param {Message[]} messages
  * @param {Partial<Context>} [more]
  * @returns {Context}
@@ -40,11 +40,11 @@ export function contextOf(messages, more = {}) {
       answered.add(part);
     }
   }
-  return { agentName: "Agent", results, answered, does: {}, live: {}, isFile: false, ...more };
+  return { agentName: "Agent", results, answered, messageActions: {}, live: {}, isFile: false, ...more };
 }
 
 /**
- * Returns the list item of a message; `null` if calls before it show all of its content.
+ * Returns the list item of a message; `null` if earlier calls show all of its content.
  * @param {Message} message
  * @param {Context} context
  * @returns {import("./keyed.js").Item|null}
@@ -58,51 +58,51 @@ export function messageItem(message, context) {
   };
 }
 
-/** @type {WeakMap<Element, {message: Message, sign: string}>} messages with all results, as they were drawn */
+/** @type {WeakMap<Element, {message: Message, signature: string}>} drawn messages with all results */
 const complete = new WeakMap();
 
-/** Returns everything about an ended call that can still change. */
-const callSign = (live) => (live ? `${live.fact?.status} ${live.waits}` : "");
+/** Returns the data of an ended call that can still change. */
+const callSignature = (live) => (live ? `${live.fact?.status} ${live.waits}` : "");
 
 function update(article, message, context) {
   const { role, content } = message.data;
   const reason = role === "assistant" ? context.live.reason?.(message) : undefined;
   const modelCall = role === "assistant" ? context.live.modelCall?.(message) : undefined;
   const calls = content.filter((part) => part.type === "tool-call");
-  // A long conversation has many messages that stay as they are.
-  const sign = [reason, modelCall?.spanId, ...calls.map((part) => callSign(context.live.call?.(message, part)))].join("/");
+  // Skips unchanged messages, which are most messages of a long conversation.
+  const signature = [reason, modelCall?.spanId, ...calls.map((part) => callSignature(context.live.call?.(message, part)))].join("/");
   const drawn = complete.get(article);
-  if (drawn?.message === message && drawn.sign === sign) return;
-  if (calls.every((part) => context.results.has(part))) complete.set(article, { message, sign });
+  if (drawn?.message === message && drawn.signature === signature) return;
+  if (calls.every((part) => context.results.has(part))) complete.set(article, { message, signature });
   const pieces = content.map((part, number) => piece(`${number}`, part, message, context));
-  keep(article, [{ key: "header", sign: `${reason ?? ""}/${modelCall?.spanId ?? ""}`, make: () => header(message, reason, context, modelCall) }, ...pieces]);
+  updateChildren(article, [{ key: "header", signature: `${reason ?? ""}/${modelCall?.spanId ?? ""}`, make: () => header(message, reason, context, modelCall) }, ...pieces]);
 }
 
-function header(message, reason, { agentName, does }, modelCall) {
+function header(message, reason, { agentName, messageActions }, modelCall) {
   const { source } = message;
   const isInput = message.data.role === "user" && source?.type === "user";
-  const action = (words, act, title) => act && button(words, () => act(message), { class: "quiet", title });
+  const action = (label, onClick, title) => onClick && button(label, () => onClick(message), { class: "quiet", title });
   return h(
     "header",
     {},
     h("h2.speaker", {}, SPEAKERS[message.data.role] ?? agentName),
-    source?.type === "extension" && mark("plain", `extension ${source.extensionName}`),
-    cut(reason),
-    h("time.muted", { datetime: message.createdAt }, when(message.createdAt)),
-    modelCall?.retries.length > 0 && mark("ask", counted(modelCall.retries.length, "retry", "retries")),
+    source?.type === "extension" && badge("plain", `extension ${source.extensionName}`),
+    incompleteBadge(reason),
+    h("time.muted", { datetime: message.createdAt }, timeOrDate(message.createdAt)),
+    modelCall?.retries.length > 0 && badge("ask", counted(modelCall.retries.length, "retry", "retries")),
     modelCall && modelCallDetails(modelCall),
-    isInput && action("Edit", does.edit, "Change this input and send it in a new conversation"),
-    isInput && action("Record this turn", does.record, "Record the turn of this input as a test case for gdn test"),
-    action("Fork here", does.fork, "Create a new conversation that ends with this message"),
+    isInput && action("Edit", messageActions.edit, "Change this input and send it in a new conversation"),
+    isInput && action("Record this turn", messageActions.record, "Record the turn of this input as a test case for gdn test"),
+    action("Fork here", messageActions.fork, "Create a new conversation that ends with this message"),
   );
 }
 
-/** Returns the list item of a piece of a message; `null` if there is nothing to show. */
+/** Returns the list item of a message part; `null` if there is nothing to show. */
 function piece(key, part, message, context) {
   switch (part.type) {
     case "text": {
       const isMarkdown = message.data.role === "assistant";
-      return part.text ? { key, sign: part.text, make: () => (isMarkdown ? markdown(part.text) : h("div.words", { dir: "auto" }, part.text)) } : null;
+      return part.text ? { key, signature: part.text, make: () => (isMarkdown ? markdown(part.text) : h("div.words", { dir: "auto" }, part.text)) } : null;
     }
     case "reasoning":
       return part.text ? { key, make: () => reasoning(part.text) } : null;
@@ -119,7 +119,7 @@ function piece(key, part, message, context) {
   }
 }
 
-/** Returns the number of bytes that a text in Base64 stands for. */
+/** Returns the decoded size of a Base64 string, in bytes. */
 function byteCount(base64) {
   return Math.floor(base64.replace(/=+$/, "").length * 0.75);
 }
@@ -127,8 +127,8 @@ function byteCount(base64) {
 /** Shows an attachment: an image, or the name of another file. */
 function file(part, isFile) {
   const size = counted(byteCount(part.data ?? ""), "byte");
-  const words = h("p.file", {}, mark("plain", "file"), ` ${part.name ?? "unnamed"} · ${part.mediaType} · ${size}`);
-  if (!IMAGES.has(part.mediaType) || !part.data) return words;
+  const caption = h("p.file", {}, badge("plain", "file"), ` ${part.name ?? "unnamed"} · ${part.mediaType} · ${size}`);
+  if (!IMAGES.has(part.mediaType) || !part.data) return caption;
   const image = h("img", { alt: part.name ?? "Attached image" });
   if (isFile) {
     image.setAttribute("src", `data:${part.mediaType};base64,${part.data}`);

@@ -1,37 +1,37 @@
-// A model call: the request and the response as the process recorded them, without secrets.
+// A recorded model call: its request and response, without secrets.
 
 import { get, segment } from "./api.js";
 import { button, fill, h } from "./dom.js";
 import { counted, duration, money, retry } from "./format.js";
-import { address, cut, data } from "./parts.js";
+import { viewHref, incompleteBadge, data } from "./parts.js";
 import { reasoning } from "./reasoning.js";
 
-/** Finds the value of a header that ends with a variable in place of a key. */
+/** Matches a header value with a variable instead of a key. */
 const VARIABLE = /^(Bearer )?\$[A-Za-z_][A-Za-z0-9_]*$/;
 
 /**
- * Creates the closed part of a message that shows its model call. The call is loaded when the part is opened.
+ * Creates a closed section for the model call of a message. The call is loaded when the section is opened.
  * @param {import("./facts.js").ModelCall} call
  */
 export function modelCallDetails(call) {
   const details = h("details.call-link", {}, h("summary", { title: "Show the request and the response of the model" }, "Model call"));
-  const load = () => details.append(modelCall(call), h("p", {}, h("a", { href: address("traces", call.traceId, call.spanId) }, "Show in the trace")));
+  const load = () => details.append(modelCall(call), h("p", {}, h("a", { href: viewHref("traces", call.traceId, call.spanId) }, "Show in the trace")));
   details.addEventListener("toggle", load, { once: true });
   return details;
 }
 
 /**
- * Returns a recorded call. Fails with the reason if the process has not recorded it.
- * @param {import("./facts.js").ModelCall} wanted
+ * Returns a recorded call. Throws an error with the reason if the call is not recorded.
+ * @param {import("./facts.js").ModelCall} requested
  */
 async function recorded({ spanId, startedAt }) {
-  // The list shows why a call is missing, and a request for a missing call would be an error in the console.
+  // The list explains a missing call. A direct request for a missing call would log an error in the browser console.
   const { calls, limit } = await get("/api/model-calls");
   if (calls.some((call) => call.spanId === spanId)) return get(`/api/model-calls/${segment(spanId)}`);
   throw new Error(`This model call is not recorded. ${missing(calls, limit, Date.parse(startedAt))}`);
 }
 
-/** Returns the reason why a call that began at a time is not among the recorded ones. */
+/** Returns the reason why a call is not recorded. `at` is its start time. */
 function missing(calls, limit, at) {
   const setting = "`policy.telemetry.modelCalls` of the Swarm";
   if (!limit) return `Set ${setting} to record model calls.`;
@@ -43,17 +43,17 @@ function missing(calls, limit, at) {
 
 /**
  * Creates the view of a recorded call, and loads the call.
- * @param {import("./facts.js").ModelCall} wanted
+ * @param {import("./facts.js").ModelCall} requested
  * @returns {HTMLElement}
  */
-export function modelCall(wanted) {
-  const place = h("div.model-call", { role: "group", "aria-label": "Model call" }, h("p.muted", {}, "Loading…"));
-  const path = `/api/model-calls/${segment(wanted.spanId)}`;
-  recorded(wanted).then(
-    ({ call, hasHttp }) => fill(place, retryLines(wanted.retries, call), request(call), response(call), hasHttp ? http(path) : h("p.muted", {}, "This model is not called over HTTP, so there is no raw body.")),
-    (error) => fill(place, h("p.muted", {}, error.message, " ", error.suggestion ?? "")),
+export function modelCall(requested) {
+  const container = h("div.model-call", { role: "group", "aria-label": "Model call" }, h("p.muted", {}, "Loading…"));
+  const path = `/api/model-calls/${segment(requested.spanId)}`;
+  recorded(requested).then(
+    ({ call, hasHttp }) => fill(container, retryLines(requested.retries, call), request(call), response(call), hasHttp ? http(path) : h("p.muted", {}, "This model is not called over HTTP, so there is no raw body.")),
+    (error) => fill(container, h("p.muted", {}, error.message, " ", error.suggestion ?? "")),
   );
-  return place;
+  return container;
 }
 
 function retryLines(retries, call) {
@@ -62,35 +62,35 @@ function retryLines(retries, call) {
   return h("div", {}, h("h3", {}, "Retries"), lines.map((line) => h("p.muted", {}, line)));
 }
 
-/** A closed part with a title and a count. */
-function part(title, told, ...children) {
-  return h("details", {}, h("summary", {}, title, told && h("span.muted", {}, ` ${told}`)), children);
+/** Creates a closed section with a title and a detail, such as a count. */
+function part(title, detail, ...children) {
+  return h("details", {}, h("summary", {}, title, detail && h("span.muted", {}, ` ${detail}`)), children);
 }
 
-function request({ request: asked }) {
-  const params = Object.keys(asked.params);
-  const omitted = asked.leftOut > 0 && `, ${asked.leftOut} older ones omitted`;
+function request({ request: modelRequest }) {
+  const params = Object.keys(modelRequest.params);
+  const omitted = modelRequest.leftOut > 0 && `, ${modelRequest.leftOut} older ones omitted`;
   return h(
     "div.call-side",
     { role: "group", "aria-label": "Request" },
     h("h3", {}, "Request"),
-    asked.system ? part("System prompt", counted(asked.system.length, "character"), h("div.words.prompt", { dir: "auto", tabindex: 0, role: "group", "aria-label": "System prompt" }, asked.system)) : h("p.muted", {}, "No system prompt"),
-    part("Messages", `${asked.messages.length}${omitted || ""}`, asked.messages.map(message)),
-    part("Tools", String(asked.tools.length), asked.tools.map(tool)),
-    params.length ? part("Parameters", params.join(", "), data(asked.params, "Parameters")) : h("p.muted", {}, "Parameters: the defaults of the provider"),
-    asked.output && part("Answer schema", "", data(asked.output, "Answer schema")),
+    modelRequest.system ? part("System prompt", counted(modelRequest.system.length, "character"), h("div.words.prompt", { dir: "auto", tabindex: 0, role: "group", "aria-label": "System prompt" }, modelRequest.system)) : h("p.muted", {}, "No system prompt"),
+    part("Messages", `${modelRequest.messages.length}${omitted || ""}`, modelRequest.messages.map(message)),
+    part("Tools", String(modelRequest.tools.length), modelRequest.tools.map(tool)),
+    params.length ? part("Parameters", params.join(", "), data(modelRequest.params, "Parameters")) : h("p.muted", {}, "Parameters: the defaults of the provider"),
+    modelRequest.output && part("Answer schema", "", data(modelRequest.output, "Answer schema")),
   );
 }
 
 function message({ role, content }) {
-  return h("article.call-message", { "aria-label": `Message: ${role}` }, h("p.field-name", {}, role), content.map(piece));
+  return h("article.call-message", { "aria-label": `Message: ${role}` }, h("p.field-name", {}, role), content.map(partElement));
 }
 
 function tool({ name, description, parameters }) {
   return part(name, "", h("p", { dir: "auto" }, description), data(parameters, `Parameters of ${name}`));
 }
 
-function piece(one) {
+function partElement(one) {
   switch (one.type) {
     case "text":
       return h("div.words", { dir: "auto" }, one.text);
@@ -116,48 +116,48 @@ function response({ response: answer, error, durationMs }) {
   return h(
     "div.call-side",
     { role: "group", "aria-label": "Response" },
-    h("h3", {}, "Response", cut(answer?.finishReason)),
+    h("h3", {}, "Response", incompleteBadge(answer?.finishReason)),
     h("p.muted", {}, [answer && `Finish reason: ${answer.finishReason}`, duration(durationMs), tokens, written, cost].filter(Boolean).join(" · ")),
     error && h("p.bad", {}, error),
-    answer?.parts.map(piece),
+    answer?.parts.map(partElement),
   );
 }
 
-/** The buttons for the HTTP exchange, which is loaded on demand. */
+/** Creates the buttons for the HTTP exchange, which is loaded on demand. */
 function http(path) {
   const raw = h("div.raw");
-  const told = h("span.muted", { role: "status" });
+  const status = h("span.muted", { role: "status" });
   const load = () => get(`${path}/http`).then(({ exchange }) => exchange);
-  const failed = (error) => fill(told, error.message);
+  const failed = (error) => fill(status, error.message);
   const copy = () =>
     load()
       .then((exchange) => {
         if (exchange.body === undefined) throw new Error("The request body is too large to be recorded.");
         return navigator.clipboard.writeText(curl(exchange));
       })
-      .then(() => fill(told, "Copied. The key is a variable that your shell must have."), failed);
+      .then(() => fill(status, "Copied. The key is a variable that your shell must have."), failed);
   const show = () =>
     load().then(
       ({ url, status, body, response: answer }) =>
         fill(raw, h("p.muted", {}, `POST ${url}${status ? ` · status ${status}` : ""}`), rawBody("Request body", body), rawBody("Response body", answer)),
       failed,
     );
-  return h("div", {}, h("div.actions", {}, button("Copy as curl", copy), button("Show raw bodies", show), told), raw);
+  return h("div", {}, h("div.actions", {}, button("Copy as curl", copy), button("Show raw bodies", show), status), raw);
 }
 
-/** Shows a body, indented if it is JSON. The copy is the body as it was sent. */
+/** Shows a body, indented if it is JSON. The button copies the original body. */
 function rawBody(title, body) {
   if (body === undefined || body === null) return [h("h3", {}, title), h("p.muted", {}, "The body is too large to be recorded.")];
-  const told = h("span.muted", { role: "status" });
+  const status = h("span.muted", { role: "status" });
   const copy = () =>
     navigator.clipboard.writeText(body).then(
-      () => fill(told, "Copied."),
-      () => fill(told, "The browser denied access to the clipboard."),
+      () => fill(status, "Copied."),
+      () => fill(status, "The browser denied access to the clipboard."),
     );
-  return [h("div.row", {}, h("h3", {}, title), button("Copy", copy, { class: "quiet", "aria-label": `Copy the ${title.toLowerCase()}` }), told), data(indented(body), title)];
+  return [h("div.row", {}, h("h3", {}, title), button("Copy", copy, { class: "quiet", "aria-label": `Copy the ${title.toLowerCase()}` }), status), data(indented(body), title)];
 }
 
-/** Returns JSON with indentation, and any other text as it is. */
+/** Returns JSON with indentation, and other text unchanged. */
 function indented(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -170,7 +170,7 @@ function indented(text) {
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /**
- * Returns a request as a command for a POSIX shell. Keys stay variables, and the body is ASCII: no character of it is hidden.
+ * Returns a request as a command for a POSIX shell. Keys stay variables, and the body is ASCII, so that it has no hidden characters.
  * @param {{url: string, headers: [string, string][], body: string}} exchange
  */
 export function curl({ url, headers, body }) {

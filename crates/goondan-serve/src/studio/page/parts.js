@@ -1,26 +1,26 @@
-// Pieces that several views are made of.
+// Elements that several views share.
 
-import { Problem } from "./api.js";
+import { ApiError } from "./api.js";
 import { diff, isDiff } from "./diff.js";
 import { fill, h } from "./dom.js";
 import { json } from "./format.js";
 
 /**
- * What there is to say where there is nothing to show.
+ * Creates a message for an empty view or list.
  * @param {string} title
- * @param {...import("./dom.js").Child} words
+ * @param {...import("./dom.js").Child} content
  */
-export function nothing(title, ...words) {
-  return h("div.empty", {}, h("p.empty-title", {}, title), h("p", {}, ...words));
+export function emptyMessage(title, ...content) {
+  return h("div.empty", {}, h("p.empty-title", {}, title), h("p", {}, ...content));
 }
 
 /**
- * A word with a colour that says how it is meant; the word says it, too.
+ * Creates a colored label. Its text is sufficient without the color.
  * @param {"ok"|"bad"|"busy"|"plain"|"ask"} kind
- * @param {string} words
+ * @param {string} text
  */
-export function mark(kind, words) {
-  return h(`span.mark.${kind}`, {}, words);
+export function badge(kind, text) {
+  return h(`span.mark.${kind}`, {}, text);
 }
 
 /**
@@ -29,24 +29,24 @@ export function mark(kind, words) {
  */
 export const isDenied = (code) => code === "E_TOOL_DENIED";
 
-/** The reasons why an answer is incomplete: on a badge, and in a sentence. */
-const CUTS = {
+/** Label and explanation of an incomplete answer, by finish reason. */
+const INCOMPLETE_ANSWERS = {
   length: ["cut off at the token limit", "it reached the limit of output tokens. Raise `modelConfig.params.maxTokens` of the agent, or lower `options.reasoningEffort` of the Model."],
   contextWindow: ["cut off at the context window", "it reached the context window of the model. Shorten the conversation, for example with the extension `message-window`, or use a model with a larger context window."],
   pause: ["paused by the provider", "the provider paused the answer. Send another input, such as “Continue”."],
 };
 
 /**
- * A badge for an incomplete answer; nothing for a complete one.
+ * Creates a badge for an incomplete answer. Returns `undefined` for a complete answer.
  * @param {string|undefined} reason the finish reason of a model call
  */
-export function cut(reason) {
-  const words = CUTS[reason];
-  return words && h("span.mark.ask", { title: `The answer is incomplete: ${words[1]}` }, words[0]);
+export function incompleteBadge(reason) {
+  const labels = INCOMPLETE_ANSWERS[reason];
+  return labels && h("span.mark.ask", { title: `The answer is incomplete: ${labels[1]}` }, labels[0]);
 }
 
 /**
- * Shows data. A diff has colors, and each text of several lines is shown as such.
+ * Shows data. Diffs are colored, and strings with several lines are separate blocks.
  * @param {any} value
  * @param {string} [label] name for screen readers
  */
@@ -65,16 +65,16 @@ export function data(value, label = "Data") {
 }
 
 /**
- * The head of a view.
+ * Creates the heading of a view.
  * @param {string} title
  * @param {...import("./dom.js").Child} more
  */
-export function head(title, ...more) {
+export function viewHeading(title, ...more) {
   return h("div.head", {}, h("h1", {}, title), h("div.head-more", {}, ...more));
 }
 
 /**
- * The head of the list of a view with two columns. The heading itself stays when a narrow page leaves out the list.
+ * Adds a title to the list of a view with two columns. A separate hidden heading stays when a narrow page hides the list.
  * @param {string} title
  * @param {Element} side
  */
@@ -84,53 +84,53 @@ export function withHeading(title, side) {
 }
 
 /**
- * Shows a message for a while, or an error until it is put away.
+ * Shows a notice: a success for 5 seconds, an error until it is dismissed.
  * @param {"ok"|"bad"} kind
- * @param {string} words
+ * @param {string} text
  * @param {string} [suggestion]
  */
-export function notice(kind, words, suggestion) {
-  const place = document.getElementById("notice");
+export function notice(kind, text, suggestion) {
+  const container = document.getElementById("notice");
   const close = h("button.quiet", { type: "button", "aria-label": "Dismiss" }, "×");
-  const box = h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, h("div", {}, h("p", {}, words), suggestion && h("p.muted", {}, suggestion)), close);
+  const box = h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, h("div", {}, h("p", {}, text), suggestion && h("p.muted", {}, suggestion)), close);
   close.addEventListener("click", () => box.remove());
-  fill(place, box);
+  fill(container, box);
   if (kind === "ok") setTimeout(() => box.remove(), 5000);
 }
 
 /**
- * Does something, and says so where it fails.
+ * Runs an asynchronous function, and shows API errors as a notice.
  * @param {() => Promise<any>} work
  * @returns {Promise<any>}
  */
-export async function attempt(work) {
+export async function withErrorNotice(work) {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof Problem)) throw error;
+    if (!(error instanceof ApiError)) throw error;
     notice("bad", error.code ? `${error.message} [${error.code}]` : error.message, error.suggestion);
     return undefined;
   }
 }
 
 /**
- * The address of a view.
+ * Returns the link target of a view.
  * @param {...string} parts
  */
-export function address(...parts) {
+export function viewHref(...parts) {
   return `#/${parts.map(encodeURIComponent).join("/")}`;
 }
 
 /**
- * A link to a conversation.
- * @param {{agentName: string, instanceKey: string}} whose
+ * Creates a link to a conversation.
+ * @param {{agentName: string, instanceKey: string}} conversation
  */
-export function conversationLink(whose) {
-  return h("a", { href: address("conversations", whose.agentName, whose.instanceKey) }, `${whose.agentName}:${whose.instanceKey}`);
+export function conversationLink(conversation) {
+  return h("a", { href: viewHref("conversations", conversation.agentName, conversation.instanceKey) }, `${conversation.agentName}:${conversation.instanceKey}`);
 }
 
 /**
- * Gives a file to the person.
+ * Downloads a file.
  * @param {string} name
  * @param {string} type
  * @param {string} text
@@ -144,16 +144,16 @@ export function download(name, type, text) {
 }
 
 /**
- * A diagnostic of the project.
+ * Creates the list item of a project diagnostic.
  * @param {any} diagnostic
  */
 export function diagnostic(diagnostic) {
-  const place = diagnostic.file && `${diagnostic.file}${diagnostic.line ? `:${diagnostic.line}:${diagnostic.column ?? 1}` : ""}`;
+  const location = diagnostic.file && `${diagnostic.file}${diagnostic.line ? `:${diagnostic.line}:${diagnostic.column ?? 1}` : ""}`;
   const isError = diagnostic.severity === "error";
   return h(
     "li.diagnostic",
     {},
-    h("div.row", {}, mark(isError ? "bad" : "ask", isError ? "error" : "warning"), diagnostic.code && h("code", {}, diagnostic.code), place && h("code.muted", {}, place)),
+    h("div.row", {}, badge(isError ? "bad" : "ask", isError ? "error" : "warning"), diagnostic.code && h("code", {}, diagnostic.code), location && h("code.muted", {}, location)),
     h("p", {}, diagnostic.message),
     diagnostic.suggestion && h("p.muted", {}, diagnostic.suggestion),
   );

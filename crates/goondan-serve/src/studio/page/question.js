@@ -1,9 +1,9 @@
-// An approval request with its answers, in the words of the terminal.
+// An approval request with its answers, with the same texts as in the terminal.
 
 import { post, segment } from "./api.js";
 import { isDiff } from "./diff.js";
 import { button, h } from "./dom.js";
-import { attempt, conversationLink, data } from "./parts.js";
+import { withErrorNotice, conversationLink, data } from "./parts.js";
 
 /** The scopes of a remembered answer. */
 const SCOPES = {
@@ -14,16 +14,16 @@ const SCOPES = {
 
 /**
  * Creates the card of an approval request.
- * @param {any} question
- * @param {{isInline?: boolean}} [options] inline: the card is part of its conversation and needs no link to it
+ * @param {any} approval
+ * @param {{isInline?: boolean}} [options] `isInline` omits the link to the conversation, for a card inside of it
  */
-export function questionCard(question, { isInline = false } = {}) {
-  const { agentName, toolName, offers } = question;
-  const defaults = new Set(question.defaultArguments ?? []);
-  const stated = Object.fromEntries(Object.entries(question.arguments ?? {}).filter(([name]) => !defaults.has(name)));
+export function approvalCard(approval, { isInline = false } = {}) {
+  const { agentName, toolName, offers } = approval;
+  const defaults = new Set(approval.defaultArguments ?? []);
+  const stated = Object.fromEntries(Object.entries(approval.arguments ?? {}).filter(([name]) => !defaults.has(name)));
   const given = Object.keys(stated).length > 0;
   // A preview can be one of the arguments, such as a command after a prompt sign.
-  const preview = question.preview?.trim().replace(/^\$ /, "");
+  const preview = approval.preview?.trim().replace(/^\$ /, "");
   const isRepeated = Object.values(stated).some((value) => typeof value === "string" && value.trim() === preview);
   const scope = h(
     "select",
@@ -31,16 +31,16 @@ export function questionCard(question, { isInline = false } = {}) {
     offers.map((offer) => h("option", { value: offer.covers }, scopeOf(offer))),
   );
   /** Answers with `once`, `conversation`, `always` or `deny`. Only a remembered answer has a scope. */
-  const send = (answer) => post(`/api/approvals/${segment(question.id)}`, { answer, ...(answer === "conversation" || answer === "always" ? { covers: scope.value } : {}) });
-  const choice = (words, answer, properties) =>
-    button(words, () => attempt(() => send(answer).then(() => close(card))), properties);
+  const send = (answer) => post(`/api/approvals/${segment(approval.id)}`, { answer, ...(answer === "conversation" || answer === "always" ? { covers: scope.value } : {}) });
+  const choice = (label, answer, properties) =>
+    button(label, () => withErrorNotice(() => send(answer).then(() => close(card))), properties);
   const card = h(
     "article.panel.question",
-    { data: { question: question.id }, "aria-label": `Allow ${toolName}?` },
+    { data: { question: approval.id }, "aria-label": `Allow ${toolName}?` },
     h("p.request", {}, `Agent ${agentName} requests to call `, h("code", {}, toolName), given ? " with" : " without arguments"),
-    given && argumentsOf(stated, question.preview),
-    question.preview && !isRepeated && [h("p.field-name", {}, "Preview by the tool"), data(question.preview, "Preview by the tool")],
-    question.reason && h("p.muted", {}, question.reason),
+    given && argumentsOf(stated, approval.preview),
+    approval.preview && !isRepeated && [h("p.field-name", {}, "Preview by the tool"), data(approval.preview, "Preview by the tool")],
+    approval.reason && h("p.muted", {}, approval.reason),
     h("p.question-title", {}, "Allow this?"),
     h(
       "div.actions",
@@ -50,7 +50,7 @@ export function questionCard(question, { isInline = false } = {}) {
       choice("No", "deny", { class: "danger" }),
     ),
     offers.length > 0 ? h("label.scope", {}, h("span", {}, "“For this conversation” and “Always” cover "), offers.length > 1 ? scope : h("span", {}, `${scopeOf(offers[0])}.`)) : h("p.muted.scope", {}, "The answer can't be remembered for later calls."),
-    !isInline && h("p.muted.scope", {}, "Conversation: ", conversationLink(question)),
+    !isInline && h("p.muted.scope", {}, "Conversation: ", conversationLink(approval)),
   );
   return card;
 }
@@ -61,16 +61,16 @@ function close(card) {
   for (const choice of card.querySelectorAll("button")) choice.disabled = true;
 }
 
-/** Moves the focus from an answered card, which disappears, to the next one or to what surrounds it. */
+/** Moves the focus from an answered card, which disappears, to the next card or to its container. */
 function moveFocus(card) {
   if (!card.isConnected || (document.activeElement !== document.body && !card.contains(document.activeElement))) return;
   const others = [...document.querySelectorAll("article.question")].filter((one) => one !== card);
   const next = others.find((one) => card.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING) ?? others.at(-1);
-  const place = next?.querySelector("button") ?? card.closest(".scroll")?.querySelector(".messages") ?? document.getElementById("main");
-  place.focus({ preventScroll: next === undefined });
+  const target = next?.querySelector("button") ?? card.closest(".scroll")?.querySelector(".messages") ?? document.getElementById("main");
+  target.focus({ preventScroll: next === undefined });
 }
 
-/** Shows the arguments. A text is folded if the preview adds exactly its lines. */
+/** Shows the arguments. A string is folded if the preview adds exactly its lines. */
 function argumentsOf(given, preview) {
   const added = isDiff(preview) ? preview.split("\n").filter((line) => line.startsWith("+") && !line.startsWith("+++ ")) : [];
   const shown = `\n${added.map((line) => line.slice(1)).join("\n")}\n`;

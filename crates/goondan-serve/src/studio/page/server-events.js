@@ -1,4 +1,4 @@
-// Server-sent events of a response. The browser's own EventSource sends no token.
+// Reads server-sent events of a response. The browser's EventSource cannot send a token.
 
 /**
  * Reads the events of a response until it ends.

@@ -1,19 +1,19 @@
-// Traces: the events of a chain as spans, and all chains in short.
+// Traces: summaries of all traces (chains), and the spans of one.
 
 import { lengthOf } from "./facts.js";
 import { isDenied } from "./parts.js";
 import { nameOf, state } from "./state.js";
 
 /**
- * Something that took a while.
- * @typedef {{kind: "turn"|"model"|"tool"|"wait", name: string, whose: string, begin: number, end: number|null, failed: boolean,
+ * A turn, a model call, a tool call, or a wait for an approval.
+ * @typedef {{kind: "turn"|"model"|"tool"|"wait", name: string, conversation: string, begin: number, end: number|null, failed: boolean,
  *   depth: number, details: any[], children: Span[], key: string, finishReason?: string, isDenied?: boolean, isCancelled?: boolean, took?: number}} Span `took` is the time without waits for approvals
  */
 
 const at = (text) => Date.parse(text);
 
 /**
- * All chains that the page knows of, latest first.
+ * Returns the summaries of all loaded traces, latest first.
  * @returns {{id: string, begin: number, end: number, agents: Set<string>, first: any, isRunning: boolean, isWaiting: boolean, failed: boolean, calls: number, waits: Map<string, {begin: number, end: number|null}>, modelFinishReason?: string, isCancelled?: boolean}[]} `isWaiting` is
  *   true while one of its agents waits for an approval
  */
@@ -42,15 +42,15 @@ export function chains() {
     const chain = found.get(turn.traceId);
     if (chain) chain.isRunning = true;
   }
-  for (const question of state.questions.values()) {
-    const chain = found.get(state.running.get(nameOf(question))?.traceId);
+  for (const approval of state.approvals.values()) {
+    const chain = found.get(state.running.get(nameOf(approval))?.traceId);
     if (chain) chain.isWaiting = true;
   }
   return [...found.values()].sort((a, b) => b.begin - a.begin);
 }
 
 /**
- * The spans of a chain as a tree, in the order in which they began.
+ * Returns the spans of a trace as a tree, in the order in which they began.
  * @param {string} traceId
  * @returns {Span[]}
  */
@@ -62,13 +62,13 @@ export function spans(traceId) {
   const retried = new Map();
   const roots = [];
   const bySpan = new Map();
-  const make = (kind, name, event, begin, details) => ({ kind, name, whose: nameOf(event), begin, end: null, failed: false, depth: 0, details, children: [], key: `${kind}/${event.sequence}` });
+  const make = (kind, name, event, begin, details) => ({ kind, name, conversation: nameOf(event), begin, end: null, failed: false, depth: 0, details, children: [], key: `${kind}/${event.sequence}` });
   for (const event of events) {
     const time = at(event.timestamp);
     const turnKey = `${nameOf(event)}/${event.turnId}`;
     switch (event.type) {
       case "turn.started": {
-        // A turn that goes on after a restart begins once more, and is the same one.
+        // A turn that continues after a restart has a second start event.
         const known = turns.get(turnKey);
         if (known) break;
         const turn = make("turn", nameOf(event), event, time, [event]);
@@ -125,7 +125,7 @@ export function spans(traceId) {
   return roots;
 }
 
-/** The call that an approval is about; its event does not name the turn. */
+/** Returns the tool call of an approval event, which does not contain the turn id. */
 function callOf(tools, event) {
   const begin = `${nameOf(event)}/`;
   const found = [...tools].filter(([key]) => key.startsWith(begin) && key.endsWith(`/${event.toolCallId}`));
@@ -141,7 +141,7 @@ function close(span, time, event, failed) {
 }
 
 /**
- * Returns how long a span has waited for approvals, in called agents as well, in milliseconds.
+ * Returns the time that a span waited for approvals, including in called agents, in milliseconds.
  * @param {Span} span
  */
 export function waitedIn(span) {
@@ -160,7 +160,7 @@ function order(list, depth) {
 }
 
 /**
- * The spans in the order of the waterfall.
+ * Returns the spans in the order of the waterfall.
  * @param {Span[]} roots
  * @returns {Span[]}
  */

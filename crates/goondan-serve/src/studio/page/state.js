@@ -1,23 +1,23 @@
-// The state of the swarm as far as the page has it, and the listeners for its changes.
+// The loaded state of the swarm, and listeners for its changes.
 
-import { forget, note } from "./facts.js";
+import { removeFacts, recordFacts } from "./facts.js";
 
 /**
  * A runtime event, as docs/events.md describes it.
  * @typedef {{type: string, sequence: number, timestamp: string, agentName: string, instanceKey: string, traceId: string,
  *   spanId: string, parentSpanId?: string} & Record<string, any>} RuntimeEvent
  */
-/** @typedef {"events"|"text"|"questions"|"instances"|"topology"|"reloads"|"letters"|"connection"|"inputs"} Topic */
+/** @typedef {"events"|"text"|"approvals"|"instances"|"topology"|"reloads"|"deadLetters"|"connection"|"inputs"} Topic */
 
-/** So many events are kept; the oldest go first. */
-export const KEPT = 50_000;
-/** So many more are kept before the oldest go, so that this is seldom. */
-const SPARE = 500;
+/** Maximum number of events in memory. The oldest are removed first. */
+export const MAX_EVENTS = 50_000;
+/** Number of events to remove at once, so that removals are rare. */
+const TRIM_COUNT = 500;
 
 export const state = {
   /** @type {any} */
   swarm: null,
-  /** What the server offers beyond the usual: running test cases, editing files. */
+  /** Optional features of the server: running test cases, editing files. */
   features: { cases: false, edit: false },
   /** @type {any} */
   topology: null,
@@ -25,58 +25,58 @@ export const state = {
   instances: [],
   /** @type {RuntimeEvent[]} oldest first */
   events: [],
-  /** @type {Map<string, any>} open questions, by id */
-  questions: new Map(),
+  /** @type {Map<string, any>} open approval requests, by id */
+  approvals: new Map(),
   /** @type {any[]} oldest first */
   reloads: [],
   /** @type {any[]} */
-  letters: [],
+  deadLetters: [],
   /** @type {Map<string, {turnId: string, traceId: string, stepId: string, startedAt: string, text: string, reasoning: string}>} running turns, by instance */
   running: new Map(),
-  /** @type {string[]} agent and key of the conversation that was opened last, which the link to the conversations opens */
+  /** @type {string[]} agent and key of the last opened conversation, the target of the Conversations link */
   lastOpened: [],
   /** @type {"connecting"|"live"|"lost"} */
   connection: "connecting",
-  /** True when all stored events are here. Until then there are no events at all. */
+  /** True when all stored events are loaded. Until then, `events` is empty. */
   isLoaded: false,
 };
 
-/** @type {Map<Topic, Set<(news: any) => void>>} */
+/** @type {Map<Topic, Set<(payload: any) => void>>} */
 const listeners = new Map();
 
 /**
- * Calls a listener with the news of a topic.
+ * Calls a listener when a topic changes. For `events`, the argument is the list of new events.
  * @param {Topic} topic
- * @param {(news: any) => void} listener
- * @returns {() => void} ends that
+ * @param {(payload: any) => void} listener
+ * @returns {() => void} removes the listener
  */
 export function on(topic, listener) {
-  const heard = listeners.get(topic) ?? new Set();
-  listeners.set(topic, heard.add(listener));
-  return () => heard.delete(listener);
+  const registered = listeners.get(topic) ?? new Set();
+  listeners.set(topic, registered.add(listener));
+  return () => registered.delete(listener);
 }
 
 /**
- * Draws at most once per animation frame after news of some topics, however many events there are. A page in the background
- * has no frames, so it draws nothing until it is shown again.
+ * Draws at most once per animation frame after topics change. A page in the background has no frames, so it draws only when it
+ * is visible again.
  * @param {Topic[]} topics
  * @param {() => void} draw
- * @param {(topic: Topic, news: any) => boolean} [concerns] returns false for news that change nothing
- * @returns {() => void} ends that
+ * @param {(topic: Topic, payload: any) => boolean} [isRelevant] returns false for changes that need no drawing
+ * @returns {() => void} removes the listeners
  */
-export function onFrame(topics, draw, concerns = () => true) {
-  let planned = 0;
+export function onFrame(topics, draw, isRelevant = () => true) {
+  let frameRequest = 0;
   const run = () => {
-    planned = 0;
+    frameRequest = 0;
     draw();
   };
   const stops = topics.map((topic) =>
-    on(topic, (news) => {
-      if (concerns(topic, news)) planned ||= requestAnimationFrame(run);
+    on(topic, (payload) => {
+      if (isRelevant(topic, payload)) frameRequest ||= requestAnimationFrame(run);
     }),
   );
   return () => {
-    cancelAnimationFrame(planned);
+    cancelAnimationFrame(frameRequest);
     stops.forEach((stop) => stop());
   };
 }
@@ -84,19 +84,19 @@ export function onFrame(topics, draw, concerns = () => true) {
 /**
  * Calls the listeners of a topic.
  * @param {Topic} topic
- * @param {any} [news]
+ * @param {any} [payload]
  */
-export function tell(topic, news) {
-  for (const listener of [...(listeners.get(topic) ?? [])]) listener(news);
+export function notify(topic, payload) {
+  for (const listener of [...(listeners.get(topic) ?? [])]) listener(payload);
 }
 
-/** @param {{agentName: string, instanceKey: string}} whose */
-export function nameOf(whose) {
-  return `${whose.agentName}:${whose.instanceKey}`;
+/** @param {{agentName: string, instanceKey: string}} conversation */
+export function nameOf(conversation) {
+  return `${conversation.agentName}:${conversation.instanceKey}`;
 }
 
 /**
- * Returns true if a turn of the conversation runs. The API has its status before the events are loaded.
+ * Returns true if a turn of the conversation is running. Before the events are loaded, uses the status from the API.
  * @param {any} meta
  */
 export function isRunning(meta) {
@@ -104,29 +104,29 @@ export function isRunning(meta) {
 }
 
 /** @type {WeakMap<RuntimeEvent, number>} */
-const numbers = new WeakMap();
-let taken = 0;
+const eventNumbers = new WeakMap();
+let receivedCount = 0;
 
 /**
- * Returns the number of an event: its place among the events that the page has received.
+ * Returns the number of an event, in the order in which the page received the events.
  * @param {RuntimeEvent} event
  */
-export const numberOf = (event) => numbers.get(event);
+export const numberOf = (event) => eventNumbers.get(event);
 
 /**
- * Adds an event to the state. The caller then reports all events of its batch at once, with `tell`.
+ * Adds an event to the state. After a batch of events, the caller calls `notify` once.
  * @param {RuntimeEvent} event
  */
-export function take(event) {
+export function addEvent(event) {
   state.events.push(event);
-  numbers.set(event, (taken += 1));
-  if (state.events.length > KEPT + SPARE) state.events.splice(0, SPARE).forEach(forget);
-  note(event);
-  follow(event);
+  eventNumbers.set(event, (receivedCount += 1));
+  if (state.events.length > MAX_EVENTS + TRIM_COUNT) state.events.splice(0, TRIM_COUNT).forEach(removeFacts);
+  recordFacts(event);
+  updateRunning(event);
 }
 
 /** @param {RuntimeEvent} event */
-function follow(event) {
+function updateRunning(event) {
   const name = nameOf(event);
   if (event.type === "turn.started") {
     const { turnId, traceId, timestamp } = event;
@@ -134,11 +134,11 @@ function follow(event) {
   } else if (event.type === "turn.completed" || event.type === "turn.failed") {
     state.running.delete(name);
   } else if (event.type === "step.started") {
-    // The text of the step before stays until then: the view has to load the message first.
+    // Until now, the text of the previous step is shown, because the view loads its message later.
     const turn = state.running.get(name);
     if (!turn) return;
     turn.stepId = event.stepId;
-    clear(turn);
+    clearText(turn);
   }
 }
 
@@ -146,7 +146,7 @@ function follow(event) {
  * Discards the text and the reasoning of a step.
  * @param {{text: string, reasoning: string}} turn
  */
-export function clear(turn) {
+export function clearText(turn) {
   turn.text = "";
   turn.reasoning = "";
 }

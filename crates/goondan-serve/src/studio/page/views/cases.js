@@ -1,43 +1,43 @@
-// Test cases of the project: runs them, and shows the expectations that are not met.
+// Test cases of the project: runs them, and shows failed expectations.
 
-import { get, Problem, stream } from "../api.js";
+import { get, ApiError, stream } from "../api.js";
 import { diff } from "../diff.js";
 import { button, fill, h } from "../dom.js";
 import { counted, duration } from "../format.js";
-import { keep } from "../keyed.js";
-import { address, attempt, diagnostic, head, mark, nothing, notice } from "../parts.js";
+import { updateChildren } from "../keyed.js";
+import { viewHref, withErrorNotice, diagnostic, viewHeading, badge, emptyMessage, notice } from "../parts.js";
 import { readEvents } from "../server-events.js";
 import { state } from "../state.js";
 
-/** Results and the running test cases. They stay when the view is left, and so does the run. */
+/** State of the current or last run. The run continues when the view closes. */
 const runs = {
   /** @type {Map<string, any>} results by name */
   results: new Map(),
-  /** @type {Set<string>} names of the test cases that have no result of this run yet */
+  /** @type {Set<string>} names of test cases without a result in this run */
   waiting: new Set(),
-  /** @type {any} numbers of the last run that has ended */
+  /** @type {any} totals of the last completed run */
   totals: null,
-  /** @type {AbortController|null} ends the run */
+  /** @type {AbortController|null} aborts the run */
   control: null,
 };
 
 let draw = () => {};
 
 /** @type {import("../app.js").View} */
-export function cases(place) {
+export function cases(container) {
   const start = button("Run all", () => void toggle(), { class: "primary", hidden: true });
-  const told = h("p.muted", { role: "status" });
+  const status = h("p.muted", { role: "status" });
   const list = h("div.case-files");
-  place.append(
-    head("Test cases", start, button("Refresh", () => read())),
+  container.append(
+    viewHeading("Test cases", start, button("Refresh", () => read())),
     h("p.muted", {}, "Models are scripted: no test case calls a real model. Test cases can start programs, so review those of other people before you run them."),
-    told,
+    status,
     list,
   );
   /** @type {any} */
   let found = null;
   async function read() {
-    found = (await attempt(() => get("/api/cases"))) ?? { cases: [], errors: [] };
+    found = (await withErrorNotice(() => get("/api/cases"))) ?? { cases: [], errors: [] };
     draw();
   }
   /** The same button starts and stops a run, so that it keeps the focus. */
@@ -46,15 +46,15 @@ export function cases(place) {
     else run(found.cases.map((one) => one.name), true).then(read);
   }
   draw = () => {
-    if (!found) return fill(list, nothing("Loading…"));
+    if (!found) return fill(list, emptyMessage("Loading…"));
     const isRunning = runs.control !== null;
     start.textContent = isRunning ? "Stop" : "Run all";
     start.className = isRunning ? "danger" : "primary";
     start.hidden = !found.cases.length && !isRunning;
-    fill(told, summary(found.cases.length));
-    keep(list, [
-      found.errors.length > 0 && { key: "errors", sign: JSON.stringify(found.errors), make: () => h("ul.diagnostics", {}, found.errors.map(diagnostic)) },
-      !found.cases.length && !found.errors.length && { key: "none", make: () => nothing("No test cases", "Record one from a conversation, and save it in the project directory as NAME.case.yaml.") },
+    fill(status, summary(found.cases.length));
+    updateChildren(list, [
+      found.errors.length > 0 && { key: "errors", signature: JSON.stringify(found.errors), make: () => h("ul.diagnostics", {}, found.errors.map(diagnostic)) },
+      !found.cases.length && !found.errors.length && { key: "none", make: () => emptyMessage("No test cases", "Record one from a conversation, and save it in the project directory as NAME.case.yaml.") },
       ...byFile(found.cases).map(([file, ofFile]) => fileItem(file, ofFile, isRunning)),
     ]);
   };
@@ -63,7 +63,7 @@ export function cases(place) {
   return () => (draw = () => {});
 }
 
-/** Returns what is known of the run. */
+/** Returns the status text of the run. */
 function summary(count) {
   if (runs.control) return `Running: ${runs.waiting.size.toLocaleString("en")} to go.`;
   if (!runs.totals) return count ? counted(count, "test case") : "";
@@ -78,13 +78,13 @@ function byFile(all) {
 
 /** @returns {import("../keyed.js").Item} */
 function fileItem(file, all, isRunning) {
-  const name = state.features.edit ? h("a", { href: address("files", file) }, file) : file;
+  const name = state.features.edit ? h("a", { href: viewHref("files", file) }, file) : file;
   const rows = h("ul.cards-list");
-  const update = (section) => keep(section.lastChild, all.map((one) => ({ key: one.name, make: caseRow, update: (row) => updateRow(row, one, isRunning) })));
+  const update = (section) => updateChildren(section.lastChild, all.map((one) => ({ key: one.name, make: caseRow, update: (row) => updateRow(row, one, isRunning) })));
   return { key: file, make: () => h("section.block", { "aria-label": file }, h("h2", {}, name), rows), update };
 }
 
-/** The row of a test case. Its button stays, so that it keeps the focus. */
+/** Creates the row of a test case. Updates keep its button, so that it keeps the focus. */
 function caseRow() {
   const start = h("button", { type: "button" }, "Run");
   return Object.assign(h("li.panel.case", {}, h("div.row", {}, h("div.row"), start), h("div")), { start, drawn: "" });
@@ -104,9 +104,9 @@ function updateRow(row, one, isRunning) {
   row.start.onclick = () => void (runs.control ?? run([one.name], false));
   fill(
     row.firstChild.firstChild,
-    isWaiting ? mark("busy", "running") : outcome(result),
+    isWaiting ? badge("busy", "running") : outcome(result),
     h("strong", {}, one.name),
-    one.isLiveOnly && mark("plain", "only with real models"),
+    one.isLiveOnly && badge("plain", "only with real models"),
     result && result.outcome !== "skipped" && h("span.muted", {}, duration(result.durationMs)),
     h("span.muted", {}, `line ${one.line}`),
   );
@@ -115,10 +115,10 @@ function updateRow(row, one, isRunning) {
 
 function outcome(result) {
   const marks = { passed: "ok", failed: "bad", skipped: "plain" };
-  return result ? mark(marks[result.outcome], result.outcome) : mark("plain", "not run");
+  return result ? badge(marks[result.outcome], result.outcome) : badge("plain", "not run");
 }
 
-/** Shows an expectation that is not met. */
+/** Shows a failed expectation. */
 function failure({ place, message, differences = [] }) {
   return h(
     "div.case-failure",
@@ -144,9 +144,9 @@ async function run(names, isAll) {
   draw();
   try {
     const response = await stream("/api/cases/run", { cases: isAll ? [] : names }, control.signal);
-    await readEvents(response, take);
+    await readEvents(response, handleRunEvent);
   } catch (error) {
-    if (error instanceof Problem) notice("bad", error.message, error.suggestion);
+    if (error instanceof ApiError) notice("bad", error.message, error.suggestion);
     else if (!control.signal.aborted) notice("bad", "The connection to the swarm was lost during the test run.");
   }
   runs.control = null;
@@ -154,8 +154,8 @@ async function run(names, isAll) {
   draw();
 }
 
-/** Takes in an event of the run. */
-function take(name, body) {
+/** Handles an event of the run. */
+function handleRunEvent(name, body) {
   if (name === "case") {
     runs.results.set(body.name, body);
     runs.waiting.delete(body.name);

@@ -1,148 +1,148 @@
-// Conversations: the list of all, and one of them or the form for a new one.
+// Conversations: the list, and the selected conversation or the form for a new one.
 
-import { place as placeOf, post, remove } from "../api.js";
+import { conversationPath, post, remove } from "../api.js";
 import { callItem } from "../call.js";
 import { composer, focusOn, inputEditor, newKey } from "../composer.js";
 import { confirmDeletion, exportLines, rename, showStates } from "../conversation-actions.js";
-import { conversationList, originalOf, readWordsAfter } from "../conversation-list.js";
+import { conversationList, originalOf, readFirstWordsAfter } from "../conversation-list.js";
 import { button, fill, h } from "../dom.js";
 import { exportPage } from "../export.js";
 import * as facts from "../facts.js";
-import { instances } from "../feed.js";
+import { loadConversations } from "../feed.js";
 import { counted, money, retry } from "../format.js";
 import { firstShown, history } from "../history.js";
-import { keep } from "../keyed.js";
+import { updateChildren } from "../keyed.js";
 import { showMarkdown } from "../markdown.js";
 import { menu } from "../menu.js";
-import { address, attempt, conversationLink, mark, nothing, notice } from "../parts.js";
+import { viewHref, withErrorNotice, conversationLink, badge, emptyMessage, notice } from "../parts.js";
 import { reasoning } from "../reasoning.js";
 import { recordCase } from "../record.js";
-import { calledQuestion, openQuestion, questionOf } from "../requests.js";
-import { isRunning as runs, nameOf, onFrame, state } from "../state.js";
+import { calleeApproval, openApproval, approvalOf } from "../requests.js";
+import { isRunning as isConversationRunning, nameOf, onFrame, state } from "../state.js";
 import { conversationItems, turnIdOf } from "../turn.js";
 import { forgetEnded, waitingItems } from "../waiting-inputs.js";
 
-/** Shortest time between two requests for the messages of a running turn, in milliseconds. */
-const AGAIN = 200;
-/** Distance from the end, in pixels, up to which the page follows new content. */
+/** Minimum time between requests for the messages of a running turn, in milliseconds. */
+const MIN_LOAD_INTERVAL = 200;
+/** Maximum distance from the end at which the page follows new content, in pixels. */
 const NEAR_END = 80;
 
 /** @type {import("../app.js").View} */
-export function conversations(place, [agentName, instanceKey]) {
+export function conversations(container, [agentName, instanceKey]) {
   const chosen = instanceKey === undefined ? null : { agentName, instanceKey };
   const list = conversationList(chosen, chosen ? undefined : agentName);
   const side = h("aside.side", { "aria-label": "All conversations" }, list.element);
   const detail = h("section.detail", { "aria-label": chosen ? "The conversation" : "A new conversation" });
-  place.classList.toggle("has-chosen", agentName !== undefined);
-  place.append(side, detail);
-  const listed = instances().catch(() => null);
-  const show = () => (isUnknown(agentName, chosen) ? unknownAgent(detail, agentName) : chosen ? open(detail, chosen, listed) : begin(detail, agentName));
+  container.classList.toggle("has-chosen", agentName !== undefined);
+  container.append(side, detail);
+  const listed = loadConversations().catch(() => null);
+  const show = () => (isUnknown(agentName, chosen) ? unknownAgent(detail, agentName) : chosen ? openConversation(detail, chosen, listed) : newConversation(detail, agentName));
   const wasUnknown = isUnknown(agentName, chosen);
-  let [opened, isGone] = [show(), false];
-  // The list of conversations may name the agent.
-  if (wasUnknown) listed.then(() => !isGone && (opened = show()));
+  let [closeDetail, isClosed] = [show(), false];
+  // The list may contain a conversation of a removed agent.
+  if (wasUnknown) listed.then(() => !isClosed && (closeDetail = show()));
   return () => {
-    isGone = true;
+    isClosed = true;
     list.stop();
-    opened();
+    closeDetail();
   };
 }
 
-/** Returns true for an agent that does not exist. A conversation of a removed agent can still be read. */
+/** Returns true if the agent does not exist. Existing conversations of removed agents can still be read. */
 function isUnknown(agentName, chosen) {
   if (agentName === undefined || state.swarm.agents.includes(agentName)) return false;
   return chosen === null || !state.instances.some((meta) => nameOf(meta) === nameOf(chosen));
 }
 
-/** Shows the agents that exist. */
+/** Shows an error with the names of the agents. */
 function unknownAgent(detail, agentName) {
-  const links = state.swarm.agents.map((name, number) => [number > 0 && ", ", h("a", { href: address("conversations", name) }, name)]);
+  const links = state.swarm.agents.map((name, number) => [number > 0 && ", ", h("a", { href: viewHref("conversations", name) }, name)]);
   fill(detail, h("div.scroll", {}, h("div.empty", {}, h("h1", {}, `The swarm has no agent ${agentName}`), h("p", {}, "Its agents: ", links))));
   return () => {};
 }
 
-/** The form for a new conversation: its first input creates it. */
-function begin(detail, agentName) {
+/** Shows the form for a new conversation, which the first input creates. */
+function newConversation(detail, agentName) {
   const names = state.swarm?.agents ?? [];
-  const wanted = agentName ?? state.swarm?.entryAgent;
-  const agents = h("select", { "aria-label": "Agent" }, names.map((name) => h("option", { value: name, selected: name === wanted }, name)));
+  const preselected = agentName ?? state.swarm?.entryAgent;
+  const agents = h("select", { "aria-label": "Agent" }, names.map((name) => h("option", { value: name, selected: name === preselected }, name)));
   const key = h("input", { "aria-label": "Conversation key", placeholder: "automatic", maxlength: 200 });
   const about = h("p.muted");
   const describe = () => fill(about, state.topology?.agents.find((agent) => agent.name === agents.value)?.description ?? "");
   agents.addEventListener("change", describe);
   describe();
   const target = () => ({ agentName: agents.value, instanceKey: key.value.trim() || newKey() });
-  const form = composer(target, { label: "First input", sent: (whose) => (location.hash = address("conversations", whose.agentName, whose.instanceKey)) });
+  const form = composer(target, { label: "First input", sent: (conversation) => (location.hash = viewHref("conversations", conversation.agentName, conversation.instanceKey)) });
   fill(
     detail,
-    h("div.head", {}, h("h1", {}, h("a.back", { href: address("conversations") }, "‹ all"), "New conversation")),
+    h("div.head", {}, h("h1", {}, h("a.back", { href: viewHref("conversations") }, "‹ all"), "New conversation")),
     h("div.scroll.begin", {}, h("label", {}, "Agent ", agents), h("label", {}, "Key ", key), about),
     form,
   );
-  focusOn(form.words);
+  focusOn(form.textField);
   return () => {};
 }
 
-/** One conversation, until the view is left. `listed` ends when the list of conversations is read. */
-function open(detail, whose, listed) {
+/** Shows a conversation until the view closes. `listed` resolves when the conversations are loaded. */
+function openConversation(detail, conversation, listed) {
   const title = h("div");
   const messages = h("div.messages", { tabindex: 0, role: "region", "aria-label": "Messages" });
   const live = h("div.live", { "aria-live": "polite" });
   const queue = h("div.live", { "aria-live": "polite" });
   const jump = button("Jump to latest", () => (toEnd(), messages.focus({ preventScroll: true })), { class: "jump", hidden: true });
   const scroll = h("div.scroll", {}, messages, live, queue, jump);
-  const form = composer(() => whose, { label: `Input for ${nameOf(whose)}`, sent: () => toEnd() });
-  const past = history(whose);
+  const form = composer(() => conversation, { label: `Input for ${nameOf(conversation)}`, sent: () => toEnd() });
+  const past = history(conversation);
   const { loaded } = past;
   const shown = { failed: "", editing: "" };
   const moreMenu = { isOpen: false };
   /** The latest running turn. It stays after its end until its last message is loaded. */
   let turn = null;
   let timer = 0;
-  let isGone = false;
+  let isClosed = false;
   fill(detail, title, scroll, form);
 
-  const does = {
-    fork: (message) => fork(whose, message.id),
-    record: (message) => recordCase(whose, message.id),
+  const messageActions = {
+    fork: (message) => fork(conversation, message.id),
+    record: (message) => recordCase(conversation, message.id),
     edit: (message) => edit(message.id),
   };
   function edit(id) {
     shown.editing = id;
     draw();
   }
-  /** Returns the editor in place of the message that is edited. */
+  /** Returns the editor for the edited message, which replaces the message. */
   function replace(message) {
     if (message.id !== shown.editing) return null;
     const before = loaded.list[loaded.list.indexOf(message) - 1];
-    return { key: `${message.id}/editor`, make: () => inputEditor(whose, message, before, () => edit("")) };
+    return { key: `${message.id}/editor`, make: () => inputEditor(conversation, message, before, () => edit("")) };
   }
 
   async function load(read = past.latest) {
     timer = 0;
-    const wasRunning = state.running.has(nameOf(whose));
+    const wasRunning = state.running.has(nameOf(conversation));
     shown.failed = "";
     try {
-      // A conversation without a first input does not exist yet.
-      const isKnown = () => state.instances.some((meta) => nameOf(meta) === nameOf(whose));
+      // A new conversation does not exist before its first input.
+      const isKnown = () => state.instances.some((meta) => nameOf(meta) === nameOf(conversation));
       if (!isKnown()) await listed;
-      if (!isKnown()) await instances();
+      if (!isKnown()) await loadConversations();
       if (isKnown()) await read();
     } catch (error) {
       shown.failed = error.message;
     }
-    if (isGone) return;
-    // Messages that were read during the turn may lack its last one.
-    if (!wasRunning && !state.running.has(nameOf(whose))) turn = null;
-    if (!shown.failed) forgetEnded(whose);
+    if (isClosed) return;
+    // Messages that were read during the turn may lack its last message.
+    if (!wasRunning && !state.running.has(nameOf(conversation))) turn = null;
+    if (!shown.failed) forgetEnded(conversation);
     draw();
   }
-  const soon = () => (timer ||= setTimeout(() => load(), AGAIN));
+  const soon = () => (timer ||= setTimeout(() => load(), MIN_LOAD_INTERVAL));
 
   const isAtEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_END;
   scroll.addEventListener("scroll", () => isAtEnd() && (jump.hidden = true));
   let followsNext = false;
-  /** Draws, and follows the end if it was in sight. */
+  /** Runs a drawing function, and scrolls to the end if the end was visible. */
   function following(work) {
     const [wasAtEnd, before] = [isAtEnd(), scroll.scrollHeight];
     work();
@@ -150,7 +150,7 @@ function open(detail, whose, listed) {
     else if (scroll.scrollHeight > before) jump.hidden = false;
     followsNext = false;
   }
-  /** Shows the end, and follows the next change. */
+  /** Scrolls to the end now and after the next drawing. */
   function toEnd() {
     jump.hidden = true;
     scroll.scrollTop = scroll.scrollHeight;
@@ -158,88 +158,88 @@ function open(detail, whose, listed) {
     draw();
   }
   function drawLive() {
-    turn = state.running.get(nameOf(whose)) ?? turn;
-    keep(live, [turn && liveItem(whose, turn, loaded.list)]);
+    turn = state.running.get(nameOf(conversation)) ?? turn;
+    updateChildren(live, [turn && liveItem(conversation, turn, loaded.list)]);
   }
   function drawAll() {
     drawLive();
-    keep(title, [headingItem(whose, past, moreMenu, load)]);
+    updateChildren(title, [headingItem(conversation, past, moreMenu, load)]);
     const from = firstShown(loaded);
     const hidden = loaded.start + from;
-    const items = conversationItems(whose, loaded.list, { does, from, isWhole: loaded.start === 0, replace });
-    const sent = waitingItems(whose, new Set(loaded.list.map(turnIdOf)));
-    keep(queue, sent.queued);
-    keep(messages, [
-      shown.failed && { key: "failed", sign: shown.failed, make: () => h("p.bad", {}, shown.failed) },
-      hidden > 0 && { key: "earlier", sign: String(hidden), make: () => h("p.earlier", {}, button(`Show earlier messages (${hidden.toLocaleString("en")})`, earlier)) },
+    const items = conversationItems(conversation, loaded.list, { messageActions, from, isWhole: loaded.start === 0, replace });
+    const sent = waitingItems(conversation, new Set(loaded.list.map(turnIdOf)));
+    updateChildren(queue, sent.queued);
+    updateChildren(messages, [
+      shown.failed && { key: "failed", signature: shown.failed, make: () => h("p.bad", {}, shown.failed) },
+      hidden > 0 && { key: "earlier", signature: String(hidden), make: () => h("p.earlier", {}, button(`Show earlier messages (${hidden.toLocaleString("en")})`, earlier)) },
       ...items,
       ...sent.begun,
-      !items.length && !sent.begun.length && !turn && { key: "empty", make: () => nothing("No messages yet", "Send a message to start the conversation.") },
+      !items.length && !sent.begun.length && !turn && { key: "empty", make: () => emptyMessage("No messages yet", "Send a message to start the conversation.") },
     ]);
   }
   const draw = () => following(drawAll);
-  /** Reads earlier messages, and keeps those in sight where they are. */
+  /** Reads earlier messages without moving the visible ones. */
   async function before(read) {
-    await attempt(read);
-    if (isGone) return false;
+    await withErrorNotice(read);
+    if (isClosed) return false;
     const below = scroll.scrollHeight - scroll.scrollTop;
     drawAll();
     scroll.scrollTop = scroll.scrollHeight - below;
     return true;
   }
   const earlier = async () => (await before(past.earlier)) && messages.focus({ preventScroll: true });
-  const isMine = (body) => nameOf(body) === nameOf(whose);
-  const stopText = onFrame(["text"], () => following(drawLive), () => state.running.has(nameOf(whose)));
-  const stop = onFrame(["events", "questions", "letters", "instances", "inputs", "connection"], draw, (topic, news) => {
+  const isMine = (body) => nameOf(body) === nameOf(conversation);
+  const stopText = onFrame(["text"], () => following(drawLive), () => state.running.has(nameOf(conversation)));
+  const stop = onFrame(["events", "approvals", "deadLetters", "instances", "inputs", "connection"], draw, (topic, payload) => {
     if (topic !== "events") return true;
-    const mine = news.filter(isMine);
-    if (mine.some((event) => /^(turn|step)\.|^tool\.c/.test(event.type))) soon();
-    // A turn that a call started can wait for an approval.
-    return mine.length > 0 || news.some((event) => event.type === "turn.started" && event.parentSpanId);
+    const ownEvents = payload.filter(isMine);
+    if (ownEvents.some((event) => /^(turn|step)\.|^tool\.c/.test(event.type))) soon();
+    // A called turn can wait for an approval, which this conversation shows.
+    return ownEvents.length > 0 || payload.some((event) => event.type === "turn.started" && event.parentSpanId);
   });
   const first = load(past.first);
-  readWordsAfter(first);
+  readFirstWordsAfter(first);
   first.then(() => {
     scroll.scrollTop = scroll.scrollHeight;
-    if (loaded.start > 0 && !isGone) whenIdle(() => isGone || before(past.latest));
+    if (loaded.start > 0 && !isClosed) whenIdle(() => isClosed || before(past.latest));
   });
-  focusOn(form.words);
+  focusOn(form.textField);
   return () => {
-    isGone = true;
+    isClosed = true;
     clearTimeout(timer);
     stopText();
     stop();
   };
 }
 
-/** Calls a function when the page has drawn and has nothing else to do. */
+/** Calls a function when the page has drawn and is idle. */
 function whenIdle(work) {
   requestAnimationFrame(() => (globalThis.requestIdleCallback ?? setTimeout)(work));
 }
 
 /**
- * The running turn: what is not part of a stored message yet. A stored message shows its own calls.
+ * Returns the item of the running turn: the content that is not part of a stored message yet.
  * @returns {import("../keyed.js").Item}
  */
-function liveItem(whose, turn, list) {
+function liveItem(conversation, turn, list) {
   const isStored = turn.stepId !== "" && list.some((message) => message.data.role === "assistant" && message.source?.stepId === turn.stepId);
   const fact = facts.turns.get(turn.turnId);
   const calls = isStored ? [] : [...(fact?.calls.values() ?? [])].filter((call) => call.stepId === turn.stepId);
-  const question = openQuestion(nameOf(whose));
-  const waits = question && (nameOf(question) === nameOf(whose) ? "waiting for approval" : `waits for approval in ${nameOf(question)}`);
+  const approval = openApproval(nameOf(conversation));
+  const waits = approval && (nameOf(approval) === nameOf(conversation) ? "waiting for approval" : `waits for approval in ${nameOf(approval)}`);
   const lines = (fact?.retries ?? []).map(retry);
   const update = (article) =>
-    keep(article, [
-      { key: "header", sign: waits ?? "", make: () => h("header", {}, h("h2.speaker", {}, whose.agentName), waits ? mark("ask", waits) : mark("busy", "running")) },
-      lines.length > 0 && { key: "retries", sign: lines.join("\n"), make: () => h("div", {}, lines.map((line) => h("p.muted", {}, line))) },
+    updateChildren(article, [
+      { key: "header", signature: waits ?? "", make: () => h("header", {}, h("h2.speaker", {}, conversation.agentName), waits ? badge("ask", waits) : badge("busy", "running")) },
+      lines.length > 0 && { key: "retries", signature: lines.join("\n"), make: () => h("div", {}, lines.map((line) => h("p.muted", {}, line))) },
       !isStored && turn.reasoning && { key: `reasoning/${turn.stepId}`, make: () => reasoning(turn.reasoning, true), update: (details) => updateReasoning(details, turn) },
       !isStored && turn.text && { key: `text/${turn.stepId}`, make: () => h("div.words.markdown", { dir: "auto" }), update: (element) => showMarkdown(element, turn.text) },
-      ...calls.map((call) => callItem(`${call.stepId}/${call.id}`, { name: call.name, input: call.arguments, fact: call, isRunning: true, question: questionOf(whose, call.id), called: calledQuestion(call) })),
+      ...calls.map((call) => callItem(`${call.stepId}/${call.id}`, { name: call.name, input: call.arguments, fact: call, isRunning: true, approval: approvalOf(conversation, call.id), called: calleeApproval(call) })),
     ]);
   return { key: turn.turnId, make: () => h("article.message.assistant.running"), update };
 }
 
-/** Shows the reasoning so far. It is open until text begins, then as the user leaves it. */
+/** Updates the reasoning. The section closes once when text begins. */
 function updateReasoning(details, turn) {
   const now = reasoning(turn.reasoning);
   if (turn.text && details.dataset.folded === undefined) {
@@ -249,41 +249,41 @@ function updateReasoning(details, turn) {
   details.replaceChildren(...now.childNodes);
 }
 
-/** Returns the item of the heading. It is drawn again only if it changes, so that its buttons keep the focus. */
-function headingItem(whose, { loaded, all }, moreMenu, load) {
-  const meta = state.instances.find((known) => nameOf(known) === nameOf(whose));
-  const isRunning = runs(meta ?? whose);
-  const waits = openQuestion(nameOf(whose)) !== undefined;
-  const original = originalOf(loaded.list[0], whose);
+/** Returns the item of the heading. Only changes redraw it, so that its buttons keep the focus. */
+function headingItem(conversation, { loaded, all }, moreMenu, load) {
+  const meta = state.instances.find((known) => nameOf(known) === nameOf(conversation));
+  const isRunning = isConversationRunning(meta ?? conversation);
+  const waits = openApproval(nameOf(conversation)) !== undefined;
+  const original = originalOf(loaded.list[0], conversation);
   const { usage, cost } = meta?.spending ?? {};
-  const has = loaded.total > 0;
+  const hasMessages = loaded.total > 0;
   const title = meta?.title;
-  const told = [title && nameOf(whose), counted(loaded.total, "message"), usage?.totalTokens && counted(usage.totalTokens, "token"), cost && money(cost, facts.currency)].filter(Boolean).join(" · ");
+  const details = [title && nameOf(conversation), counted(loaded.total, "message"), usage?.totalTokens && counted(usage.totalTokens, "token"), cost && money(cost, facts.currency)].filter(Boolean).join(" · ");
   const actions = () => [
-    isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(() => load()), { class: "danger" }),
-    has && button("Fork", () => fork(whose)),
-    has && button("Compare", () => (location.hash = address("compare", whose.agentName, whose.instanceKey)), { title: "Compare with another conversation" }),
+    isRunning && button("Cancel the turn", () => withErrorNotice(() => remove(`${conversationPath(conversation)}/turn`)).then(() => load()), { class: "danger" }),
+    hasMessages && button("Fork", () => fork(conversation)),
+    hasMessages && button("Compare", () => (location.hash = viewHref("compare", conversation.agentName, conversation.instanceKey)), { title: "Compare with another conversation" }),
     meta && menu("More", moreMenu, moreActions()),
   ];
   const moreActions = () => [
-    button("Rename", () => rename(whose, title)),
-    button("States", () => showStates(whose), { title: "Show the states that extensions and tools have stored" }),
-    has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
-    has && button("Save as HTML", () => attempt(async () => exportPage(whose, await all()))),
-    has && button("Save as JSON", () => exportLines(whose), { title: "Save as JSON Lines, like gdn conversation export" }),
-    !isRunning && button("Delete", () => confirmDeletion(whose, loaded.total), { class: "danger" }),
+    button("Rename", () => rename(conversation, title)),
+    button("States", () => showStates(conversation), { title: "Show the states that extensions and tools have stored" }),
+    hasMessages && button("Record test case", () => recordCase(conversation), { title: "Record this conversation as a test case for gdn test" }),
+    hasMessages && button("Save as HTML", () => withErrorNotice(async () => exportPage(conversation, await all()))),
+    hasMessages && button("Save as JSON", () => exportLines(conversation), { title: "Save as JSON Lines, like gdn conversation export" }),
+    !isRunning && button("Delete", () => confirmDeletion(conversation, loaded.total), { class: "danger" }),
   ];
-  const make = () => h("div.head", {}, h("h1", {}, h("a.back", { href: address("conversations") }, "‹ all"), title ?? nameOf(whose)), waits && mark("ask", "waiting"), original && h("span.muted", {}, "Fork of ", conversationLink(original)), h("span.muted", {}, told), h("div.actions", {}, actions()));
-  return { key: "heading", sign: `${isRunning}/${waits}/${has}/${meta !== undefined}/${title}/${told}/${original && nameOf(original)}`, make };
+  const make = () => h("div.head", {}, h("h1", {}, h("a.back", { href: viewHref("conversations") }, "‹ all"), title ?? nameOf(conversation)), waits && badge("ask", "waiting"), original && h("span.muted", {}, "Fork of ", conversationLink(original)), h("span.muted", {}, details), h("div.actions", {}, actions()));
+  return { key: "heading", signature: `${isRunning}/${waits}/${hasMessages}/${meta !== undefined}/${title}/${details}/${original && nameOf(original)}`, make };
 }
 
-/** Creates a new conversation from this one, and shows it. */
-function fork(whose, messageId) {
-  return attempt(async () => {
-    const made = await post(`${placeOf(whose)}/fork`, messageId ? { messageId } : {});
-    await instances();
+/** Forks a conversation, and shows the fork. */
+function fork(conversation, messageId) {
+  return withErrorNotice(async () => {
+    const created = await post(`${conversationPath(conversation)}/fork`, messageId ? { messageId } : {});
+    await loadConversations();
     // A change of the page removes notices.
-    addEventListener("hashchange", () => notice("ok", `Created ${made.agentName}:${made.instanceKey} with ${counted(made.messages, "message")}.`), { once: true });
-    location.hash = address("conversations", made.agentName, made.instanceKey);
+    addEventListener("hashchange", () => notice("ok", `Created ${created.agentName}:${created.instanceKey} with ${counted(created.messages, "message")}.`), { once: true });
+    location.hash = viewHref("conversations", created.agentName, created.instanceKey);
   });
 }

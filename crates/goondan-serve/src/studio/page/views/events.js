@@ -1,52 +1,52 @@
-// Events: everything that happens, by number. Only the rows that can be seen are there, however many events there are.
+// Events: the list of all loaded events. The page contains only the visible rows.
 
 import { fill, h } from "../dom.js";
 import { agentNames, eventTypes } from "../facts.js";
 import { counted, excerpt, time } from "../format.js";
-import { address, conversationLink, data, head, nothing } from "../parts.js";
+import { viewHref, conversationLink, data, viewHeading, emptyMessage } from "../parts.js";
 import { nameOf, numberOf, on, state } from "../state.js";
 
-/** The height of a row, in pixels; style.css says the same. */
-const ROW = 30;
-/** So many rows are there above and below those that are seen. */
-const MORE = 12;
+/** Height of a row, in pixels, as in style.css. */
+const ROW_HEIGHT = 30;
+/** Number of extra rows above and below the visible rows. */
+const EXTRA_ROWS = 12;
 
-/** Fields that say where an event belongs, and not what happened. */
-const PLACE = new Set(["type", "sequence", "timestamp", "agentName", "instanceKey", "traceId", "spanId", "parentSpanId", "turnId", "stepId", "toolCallId", "traceparent", "tracestate"]);
+/** Fields that identify the context of an event. The rows omit them. */
+const CONTEXT_FIELDS = new Set(["type", "sequence", "timestamp", "agentName", "instanceKey", "traceId", "spanId", "parentSpanId", "turnId", "stepId", "toolCallId", "traceparent", "tracestate"]);
 
 /** @type {import("../app.js").View} */
-export function events(place) {
+export function events(container) {
   const agent = h("select", { "aria-label": "Only events of this agent" });
   const type = h("select", { "aria-label": "Only events of this type" });
   const count = h("span.muted", { "aria-live": "off" });
-  const follows = h("input", { type: "checkbox", checked: true, id: "follows" });
+  const followCheckbox = h("input", { type: "checkbox", checked: true, id: "follows" });
   const rows = h("ol.rows");
   const list = h("div.log", { tabindex: 0, role: "region", "aria-label": "Events" }, rows);
   const detail = h("div.event-detail", { "aria-live": "polite" });
-  place.append(head("Events", agent, type, h("label.check", { for: "follows" }, follows, "Follow"), count), h("div.log-columns", {}, list, detail));
+  container.append(viewHeading("Events", agent, type, h("label.check", { for: "follows" }, followCheckbox, "Follow"), count), h("div.log-columns", {}, list, detail));
   /** @type {import("../state.js").RuntimeEvent[]} */
-  let wanted = [];
+  let filtered = [];
   let chosen = 0;
   let planned = 0;
   let isStale = false;
 
-  const fits = (event) => (!agent.value || (event.agentName === agent.value && !isOfSwarm(event))) && (!type.value || event.type === type.value || event.type.startsWith(`${type.value}.`));
+  const isWanted = (event) => (!agent.value || (event.agentName === agent.value && !isOfSwarm(event))) && (!type.value || event.type === type.value || event.type.startsWith(`${type.value}.`));
   function filter() {
-    wanted = state.events.filter(fits);
+    filtered = state.events.filter(isWanted);
     draw();
   }
   function draw() {
     planned = 0;
-    if (isStale) wanted = state.events.filter(fits);
+    if (isStale) filtered = state.events.filter(isWanted);
     isStale = false;
     choices();
-    rows.style.height = `${wanted.length * ROW}px`;
-    if (follows.checked) list.scrollTop = list.scrollHeight;
-    const first = Math.max(0, Math.floor(list.scrollTop / ROW) - MORE);
-    const last = Math.min(wanted.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + MORE);
-    fill(rows, wanted.slice(first, last).map((event, nth) => row(event, first + nth, event.sequence === chosen, choose)));
+    rows.style.height = `${filtered.length * ROW_HEIGHT}px`;
+    if (followCheckbox.checked) list.scrollTop = list.scrollHeight;
+    const first = Math.max(0, Math.floor(list.scrollTop / ROW_HEIGHT) - EXTRA_ROWS);
+    const last = Math.min(filtered.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW_HEIGHT) + EXTRA_ROWS);
+    fill(rows, filtered.slice(first, last).map((event, nth) => row(event, first + nth, event.sequence === chosen, choose)));
     if (!state.isLoaded) fill(count, "Loading events…");
-    else fill(count, wanted.length === state.events.length ? counted(wanted.length, "event") : `${wanted.length.toLocaleString("en")} of ${counted(state.events.length, "event")}`);
+    else fill(count, filtered.length === state.events.length ? counted(filtered.length, "event") : `${filtered.length.toLocaleString("en")} of ${counted(state.events.length, "event")}`);
   }
   const soon = () => (planned ||= requestAnimationFrame(draw));
   function choose(event) {
@@ -55,11 +55,11 @@ export function events(place) {
     draw();
   }
   list.addEventListener("scroll", () => {
-    const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < ROW * 2;
-    if (!isAtEnd) follows.checked = false;
+    const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < ROW_HEIGHT * 2;
+    if (!isAtEnd) followCheckbox.checked = false;
     soon();
   });
-  follows.addEventListener("change", draw);
+  followCheckbox.addEventListener("change", draw);
   for (const select of [agent, type]) select.addEventListener("change", filter);
   const choices = () => {
     const types = [...eventTypes];
@@ -68,15 +68,15 @@ export function events(place) {
   };
   const resized = new ResizeObserver(soon);
   resized.observe(list);
-  const stop = on("events", (news) => {
-    const fresh = news.filter(fits);
-    // The oldest events are gone. They are left out with the next frame.
-    if (state.events.length < wanted.length + fresh.length) isStale = true;
-    for (const event of fresh) wanted.push(event);
+  const stop = on("events", (payload) => {
+    const fresh = payload.filter(isWanted);
+    // The oldest events were removed. The next frame filters again.
+    if (state.events.length < filtered.length + fresh.length) isStale = true;
+    for (const event of fresh) filtered.push(event);
     soon();
   });
   const stopLoading = on("connection", soon);
-  fill(detail, nothing("No event selected", "Select an event to see its details."));
+  fill(detail, emptyMessage("No event selected", "Select an event to see its details."));
   filter();
   return () => {
     resized.disconnect();
@@ -87,7 +87,7 @@ export function events(place) {
 }
 
 /**
- * Adds new choices. Nothing changes as long as there are none.
+ * Adds new options. Does nothing if there are none.
  * @param {HTMLSelectElement} select
  * @param {string} all
  * @param {Set<string>} values
@@ -103,20 +103,20 @@ const isOfSwarm = (event) => event.instanceKey === "*";
 
 /** Returns links to the conversation, the trace and the model call of an event. */
 function links(event) {
-  if (isOfSwarm(event)) return h("p.event-links", {}, h("a", { href: address("reloads") }, "Reloads"));
+  if (isOfSwarm(event)) return h("p.event-links", {}, h("a", { href: viewHref("reloads") }, "Reloads"));
   const isModelCall = event.type === "model.completed" || event.type === "model.failed";
   return h(
     "p.event-links",
     {},
     conversationLink(event),
-    event.traceId && [" · ", h("a", { href: address("traces", event.traceId) }, "Trace")],
-    isModelCall && [" · ", h("a", { href: address("traces", event.traceId, event.spanId) }, "Model call")],
+    event.traceId && [" · ", h("a", { href: viewHref("traces", event.traceId) }, "Trace")],
+    isModelCall && [" · ", h("a", { href: viewHref("traces", event.traceId, event.spanId) }, "Model call")],
   );
 }
 
 function row(event, nth, isChosen, choose) {
-  const words = Object.entries(event).filter(([name]) => !PLACE.has(name));
-  const told = words.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
+  const fields = Object.entries(event).filter(([name]) => !CONTEXT_FIELDS.has(name));
+  const text = fields.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
   const button = h(
     "button.event-row",
     { type: "button", "aria-pressed": String(isChosen) },
@@ -124,10 +124,10 @@ function row(event, nth, isChosen, choose) {
     h("time", {}, time(event.timestamp)),
     h(`span.type.${event.type.split(".")[0]}`, {}, event.type),
     h("span.whose", {}, isOfSwarm(event) ? "swarm" : nameOf(event)),
-    h("span.told", {}, excerpt(told, 220)),
+    h("span.told", {}, excerpt(text, 220)),
   );
   button.addEventListener("click", () => choose(event));
   const item = h("li", {}, button);
-  item.style.transform = `translateY(${nth * ROW}px)`;
+  item.style.transform = `translateY(${nth * ROW_HEIGHT}px)`;
   return item;
 }

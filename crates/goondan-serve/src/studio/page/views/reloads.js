@@ -1,22 +1,22 @@
-// Reloads: what each generation has changed, and why a project was not taken.
+// Reloads: the changes of each generation, and the errors of failed reloads.
 
 import { post } from "../api.js";
 import { button, fill, h } from "../dom.js";
-import { reloads } from "../feed.js";
-import { counted, duration, when } from "../format.js";
-import { attempt, diagnostic, head, mark, nothing, notice } from "../parts.js";
+import { loadReloads } from "../feed.js";
+import { counted, duration, timeOrDate } from "../format.js";
+import { withErrorNotice, diagnostic, viewHeading, badge, emptyMessage, notice } from "../parts.js";
 import { on, state } from "../state.js";
 
 const EFFECTS = { added: "now accepts inputs", draining: "accepts no more inputs; its running turns may finish", changed: "changed" };
 
 /** @type {import("../app.js").View} */
-export function reloadsView(place) {
+export function reloadsView(container) {
   const none = h("div");
   const list = h("ol.timeline");
-  const now = button("Reload now", () => attempt(reload), { class: "primary" });
-  place.append(head("Reloads", now), h("p.muted", {}, "Changes since this process started. A running step keeps the version it started with."), none, list);
+  const now = button("Reload now", () => withErrorNotice(reload), { class: "primary" });
+  container.append(viewHeading("Reloads", now), h("p.muted", {}, "Changes since this process started. A running step keeps the version it started with."), none, list);
   const draw = () => {
-    fill(none, state.reloads.length ? null : nothing("No reloads yet", "The swarm reloads when a project file changes."));
+    fill(none, state.reloads.length ? null : emptyMessage("No reloads yet", "The swarm reloads when a project file changes."));
     fill(list, [...state.reloads].reverse().map(entry), first());
   };
   const stop = on("reloads", draw);
@@ -25,10 +25,10 @@ export function reloadsView(place) {
 }
 
 async function reload() {
-  const told = await post("/api/reload");
-  await reloads();
-  if (told.ok) notice("ok", `Running generation ${told.generation}.`);
-  else notice("bad", `The reload failed: ${counted(told.diagnostics.length, "problem")}. Generation ${told.generation} stays active.`);
+  const result = await post("/api/reload");
+  await loadReloads();
+  if (result.ok) notice("ok", `Running generation ${result.generation}.`);
+  else notice("bad", `The reload failed: ${counted(result.diagnostics.length, "problem")}. Generation ${result.generation} stays active.`);
 }
 
 function first() {
@@ -45,8 +45,8 @@ function entry(record) {
       "div.row",
       {},
       h("strong", {}, record.ok ? `Generation ${record.generation}` : "Failed"),
-      fate(record),
-      h("span.muted", {}, `${when(record.at)} · ${duration(record.durationMs)}`),
+      generationBadge(record),
+      h("span.muted", {}, `${timeOrDate(record.at)} · ${duration(record.durationMs)}`),
     ),
     h("div.changes", {}, change("added", "+", plan.added), change("changed", "~", plan.changed), change("removed", "−", plan.removed)),
     plan.agents.length > 0 && h("ul.effects", {}, plan.agents.map(effect)),
@@ -56,15 +56,15 @@ function entry(record) {
   );
 }
 
-/** What has become of it. */
-function fate(record) {
-  if (!record.ok) return mark("bad", `generation ${record.generation} stayed active`);
-  const serves = record.generation === state.swarm?.generation;
-  return serves ? mark("ok", "active") : mark("plain", "replaced");
+/** Creates a badge with the state of the generation. */
+function generationBadge(record) {
+  if (!record.ok) return badge("bad", `generation ${record.generation} stayed active`);
+  const isActive = record.generation === state.swarm?.generation;
+  return isActive ? badge("ok", "active") : badge("plain", "replaced");
 }
 
-function change(kind, sign, names) {
-  return names.map((name) => h(`span.change.${kind}`, {}, h("span.visually-hidden", {}, `${kind} `), h("span", { "aria-hidden": "true" }, sign), ` ${name}`));
+function change(kind, symbol, names) {
+  return names.map((name) => h(`span.change.${kind}`, {}, h("span.visually-hidden", {}, `${kind} `), h("span", { "aria-hidden": "true" }, symbol), ` ${name}`));
 }
 
 function effect(agent) {

@@ -2,27 +2,27 @@
 
 import { get } from "../api.js";
 import { fill, h, svg } from "../dom.js";
-import { activity, edgesOf } from "../edges.js";
+import { trackActivity, edgesOf } from "../edges.js";
 import { totals } from "../facts.js";
-import { counted, duration, when } from "../format.js";
+import { counted, duration, timeOrDate } from "../format.js";
 import { drawLines, drawTable, markActive } from "../graph.js";
-import { address, diagnostic, head, mark, nothing } from "../parts.js";
-import { openQuestion } from "../requests.js";
+import { viewHref, diagnostic, viewHeading, badge, emptyMessage } from "../parts.js";
+import { openApproval } from "../requests.js";
 import { on, onFrame, state } from "../state.js";
 
 /** Pause before the schedules are read again, in milliseconds. */
-const PAUSE = 1_000;
+const REREAD_DELAY = 1_000;
 
 /** @type {import("../app.js").View} */
-export function swarm(place) {
+export function swarm(container) {
   const top = h("div.head-place");
   const graph = h("div.graph");
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   const table = h("div");
   const isNarrow = matchMedia("(max-width: 900px)").matches;
-  place.append(top, h("div.graph-scroll", {}, graph), h("details.panel.edges", { open: isNarrow }, h("summary", {}, "The graph as a table"), table));
-  const { note, active, isEnding } = activity();
-  let [focused, edges, schedules, timer, reading, isGone] = ["", [], [], 0, 0, false];
+  container.append(top, h("div.graph-scroll", {}, graph), h("details.panel.edges", { open: isNarrow }, h("summary", {}, "The graph as a table"), table));
+  const { recordCalls, active, isEnding } = trackActivity();
+  let [focused, edges, schedules, timer, reading, isClosed] = ["", [], [], 0, 0, false];
 
   function redraw() {
     const now = active();
@@ -42,7 +42,7 @@ export function swarm(place) {
   };
   function draw() {
     const { topology } = state;
-    if (!topology) return fill(graph, nothing("Loading…"));
+    if (!topology) return fill(graph, emptyMessage("Loading…"));
     fill(top, heading(topology));
     edges = edgesOf(topology, schedules);
     const watched = (card) => watch(card, card.dataset.id);
@@ -64,9 +64,9 @@ export function swarm(place) {
     reading = 0;
     const before = JSON.stringify(schedules);
     schedules = (await get("/api/schedules").catch(() => ({ schedules }))).schedules;
-    if (!isGone && JSON.stringify(schedules) !== before) draw();
+    if (!isClosed && JSON.stringify(schedules) !== before) draw();
   }
-  const soon = () => (reading ||= setTimeout(readSchedules, PAUSE));
+  const soon = () => (reading ||= setTimeout(readSchedules, REREAD_DELAY));
 
   const sized = new ResizeObserver(redraw);
   sized.observe(graph);
@@ -76,17 +76,17 @@ export function swarm(place) {
   };
   const stops = [
     on("events", (events) => {
-      note(events);
+      recordCalls(events);
       if (events.some((event) => event.type.startsWith("turn."))) soon();
     }),
     on("topology", soon),
     onFrame(["topology", "reloads"], draw),
-    onFrame(["events", "questions"], progress),
+    onFrame(["events", "approvals"], progress),
   ];
   draw();
   readSchedules();
   return () => {
-    isGone = true;
+    isClosed = true;
     clearTimeout(timer);
     clearTimeout(reading);
     sized.disconnect();
@@ -98,9 +98,9 @@ function heading(topology) {
   const last = state.reloads.at(-1);
   const failed = last && !last.ok;
   return [
-    head(
+    viewHeading(
       state.swarm?.name ?? "Swarm",
-      mark("plain", `generation ${topology.generation}`),
+      badge("plain", `generation ${topology.generation}`),
       h("span.muted", {}, `${counted(topology.agents.length, "agent")}, ${counted(topology.tools.length, "tool")}, ${counted(topology.models.length, "model")}`),
     ),
     failed &&
@@ -109,7 +109,7 @@ function heading(topology) {
         { "aria-label": "The last reload failed" },
         h("h2", {}, `The last reload failed: generation ${topology.generation} stays active`),
         h("ul.diagnostics", {}, last.diagnostics.map(diagnostic)),
-        h("p", {}, h("a", { href: address("reloads") }, "All reloads")),
+        h("p", {}, h("a", { href: viewHref("reloads") }, "All reloads")),
       ),
     topology.warnings.length > 0 &&
       h("details.panel", {}, h("summary", {}, counted(topology.warnings.length, "warning")), h("ul.diagnostics", {}, topology.warnings.map(diagnostic))),
@@ -124,17 +124,17 @@ function column(title, cards) {
 const reachable = (id, name) => ({ data: { id }, tabindex: 0, role: "group", "aria-label": name });
 
 function connectionCard({ name, connector }, schedules) {
-  return h("div.card", reachable(`connection/${name}`, `Connection ${name}`), h("h3", {}, name, mark("plain", connector)), schedules.map(scheduleWords));
+  return h("div.card", reachable(`connection/${name}`, `Connection ${name}`), h("h3", {}, name, badge("plain", connector)), schedules.map(scheduleDetails));
 }
 
 function scheduleCard(agentName, schedules) {
-  const conversation = ({ instanceKey }) => h("a", { href: address("conversations", agentName, instanceKey) }, `${agentName}:${instanceKey}`);
-  return h("div.card", { data: { id: `schedule/${agentName}` } }, schedules.map((one) => [h("h3", {}, conversation(one)), scheduleWords(one)]));
+  const conversation = ({ instanceKey }) => h("a", { href: viewHref("conversations", agentName, instanceKey) }, `${agentName}:${instanceKey}`);
+  return h("div.card", { data: { id: `schedule/${agentName}` } }, schedules.map((one) => [h("h3", {}, conversation(one)), scheduleDetails(one)]));
 }
 
-function scheduleWords({ schedule, timezone, nextRun }) {
-  const words = schedule ? h("code", {}, schedule) : "from the environment";
-  return [h("p.muted", {}, words, timezone && ` · ${timezone}`), nextRun && h("p", {}, "Next run: ", h("time", { datetime: nextRun }, when(nextRun)))];
+function scheduleDetails({ schedule, timezone, nextRun }) {
+  const scheduleText = schedule ? h("code", {}, schedule) : "from the environment";
+  return [h("p.muted", {}, scheduleText, timezone && ` · ${timezone}`), nextRun && h("p", {}, "Next run: ", h("time", { datetime: nextRun }, timeOrDate(nextRun)))];
 }
 
 function modelCard(model) {
@@ -146,25 +146,25 @@ function agentCard(agent) {
   return h(
     "div.card.agent",
     { data: { id: `agent/${agent.name}` } },
-    h("h3", {}, h("a", { href: address("conversations", agent.name) }, agent.name), isEntry && mark("plain", "entry")),
+    h("h3", {}, h("a", { href: viewHref("conversations", agent.name) }, agent.name), isEntry && badge("plain", "entry")),
     agent.description && h("p", {}, agent.description),
     h("p.muted", {}, `${agent.models.join(" → ")} · ${counted(agent.exports.length, "function")}`),
     prompt(agent),
     permissions(agent),
     agent.extensions.length > 0 && h("p.muted", {}, `Extensions: ${agent.extensions.join(", ")}`),
-    h("p.counts", { data: { agent: agent.name } }, tally(agent.name)),
+    h("p.counts", { data: { agent: agent.name } }, agentCounts(agent.name)),
   );
 }
 
-/** Agents whose prompts are open. They stay open when the cards are drawn again. */
+/** Names of agents with an open prompt. Prompts stay open when the cards are drawn again. */
 const openPrompts = new Set();
 
-/** The system prompt as the project states it, with its files. */
+/** Shows the system prompt of the project and its files. */
 function prompt({ name, prompt }) {
   if (!prompt) return h("p.muted", {}, "No system prompt");
   const { text, file, line, instructions = [] } = prompt;
-  const words = `${file}${line ? `:${line}` : ""}`;
-  const source = file && (state.features.edit ? h("a", { href: address("files", file) }, words) : h("code", {}, words));
+  const location = `${file}${line ? `:${line}` : ""}`;
+  const source = file && (state.features.edit ? h("a", { href: viewHref("files", file) }, location) : h("code", {}, location));
   const sources = [source, ...instructions.map((name) => h("code", {}, name))].filter(Boolean);
   const toggle = (event) => openPrompts[event.currentTarget.open ? "add" : "delete"](name);
   return h(
@@ -176,26 +176,26 @@ function prompt({ name, prompt }) {
   );
 }
 
-/** The effects of rules on calls, and on one tool. */
+/** Effects of a permission rule, in the plural for calls and in the singular for a tool. */
 const ACTIONS = { allow: "allowed", ask: "need approval", deny: "denied" };
 const ACTIONS_OF_TOOL = { ...ACTIONS, ask: "needs approval" };
 
-/** The permissions of an agent as they apply: the default, then its own rules. */
+/** Shows the permissions of an agent: the default, then its own rules. */
 function permissions({ permissions: stated, permissionRules }) {
   const own = permissionRules.filter((rule) => !rule.implied);
-  const words = stated
+  const defaultText = stated
     ? `Calls without a matching rule: ${ACTIONS[stated]}.`
     : "Reading and writing: allowed. Programs and network: need approval.";
   return [
-    h("p.muted.permissions", {}, words),
-    own.length > 0 && h("details", {}, h("summary", {}, counted(own.length, "permission rule")), h("p.muted", {}, "The last matching rule decides."), h("ol.rules", {}, own.map((rule) => h("li", {}, ruleWords(rule))))),
+    h("p.muted.permissions", {}, defaultText),
+    own.length > 0 && h("details", {}, h("summary", {}, counted(own.length, "permission rule")), h("p.muted", {}, "The last matching rule decides."), h("ol.rules", {}, own.map((rule) => h("li", {}, ruleText(rule))))),
   ];
 }
 
-function ruleWords({ tool, permission, args, action }) {
+function ruleText({ tool, permission, args, action }) {
   const patterns = Object.entries(args ?? {}).map(([name, pattern]) => h("code", {}, `${name}: ${pattern}`));
-  const mine = [permission && `calls that ${{ read: "read", write: "write", execute: "run programs", network: "use the network" }[permission]}`, tool && h("code", {}, tool), ...patterns].filter(Boolean);
-  return [mine.map((part, number) => [number > 0 && " with ", part]), `: ${(permission ? ACTIONS : ACTIONS_OF_TOOL)[action]}`];
+  const conditions = [permission && `calls that ${{ read: "read", write: "write", execute: "run programs", network: "use the network" }[permission]}`, tool && h("code", {}, tool), ...patterns].filter(Boolean);
+  return [conditions.map((part, number) => [number > 0 && " with ", part]), `: ${(permission ? ACTIONS : ACTIONS_OF_TOOL)[action]}`];
 }
 
 function toolCard(tool) {
@@ -203,25 +203,25 @@ function toolCard(tool) {
   return h(
     "div.card",
     { data: { id: `tool/${tool.name}` } },
-    h("h3", {}, tool.name, mark("plain", tool.entry)),
+    h("h3", {}, tool.name, badge("plain", tool.entry)),
     h("details", {}, h("summary", {}, counted(tool.exports.length, "function")), h("ul.exports", {}, exports)),
   );
 }
 
-/** The running turns of an agent, and its totals among the loaded events. */
-function tally(name) {
+/** Shows the running turns of an agent, and its totals in the loaded events. */
+function agentCounts(name) {
   const { turns, failed, duration: took } = totals.get(name) ?? { turns: 0, failed: 0, duration: 0 };
   const turnsOf = [...state.running.keys()].filter((instance) => instance.startsWith(`${name}:`));
-  const waiting = turnsOf.filter((instance) => openQuestion(instance)).length;
+  const waiting = turnsOf.filter((instance) => openApproval(instance)).length;
   const running = turnsOf.length - waiting;
   return [
-    waiting > 0 && mark("ask", `${waiting} waiting`),
-    running > 0 ? mark("busy", `${running} running`) : !waiting && mark("plain", "idle"),
+    waiting > 0 && badge("ask", `${waiting} waiting`),
+    running > 0 ? badge("busy", `${running} running`) : !waiting && badge("plain", "idle"),
     h("span.muted", {}, turns ? `${counted(turns, "turn")}, ${duration(took / turns)} each` : "no turns yet"),
-    failed > 0 && mark("bad", `${failed} failed`),
+    failed > 0 && badge("bad", `${failed} failed`),
   ];
 }
 
 function counts(graph) {
-  for (const place of graph.querySelectorAll(".counts")) fill(place, tally(place.dataset.agent));
+  for (const container of graph.querySelectorAll(".counts")) fill(container, agentCounts(container.dataset.agent));
 }

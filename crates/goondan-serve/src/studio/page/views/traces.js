@@ -1,58 +1,58 @@
-// Traces: everything that one input has caused, through all agents, over time.
+// Traces: the turns and calls that an input caused in all agents, over time.
 
 import { fill, h } from "../dom.js";
 import { lengthOf } from "../facts.js";
-import { counted, duration, money, waitWords, when } from "../format.js";
-import { inputWords, readInputWords } from "../input-words.js";
-import { keep } from "../keyed.js";
+import { counted, duration, money, waitText, timeOrDate } from "../format.js";
+import { inputExcerpt, readInputExcerpt } from "../input-words.js";
+import { updateChildren } from "../keyed.js";
 import { modelCall } from "../model-call.js";
-import { address, cut, data, mark, nothing, withHeading } from "../parts.js";
+import { viewHref, incompleteBadge, data, badge, emptyMessage, withHeading } from "../parts.js";
 import { chains, flat, spans, waitedIn } from "../spans.js";
 import { nameOf, onFrame, state } from "../state.js";
 
-/** So many chains are listed. */
-const LISTED = 300;
-/** So many marks has the scale. */
-const MARKS = 4;
+/** Maximum number of listed traces. */
+const MAX_LISTED = 300;
+/** Number of intervals of the time scale. */
+const SCALE_MARKS = 4;
 
 const KINDS = { turn: "turn", model: "model", tool: "tool", wait: "wait" };
 
 /** @type {import("../app.js").View} */
-export function traces(place, [chosen, chosenCall]) {
+export function traces(container, [chosen, chosenCall]) {
   const list = h("ul.list", { "aria-label": "Traces" });
   const detail = h("section.detail", { "aria-label": "The trace" });
-  place.classList.toggle("has-chosen", chosen !== undefined);
-  place.append(...withHeading("Traces", h("aside.side", { "aria-label": "All traces" }, list)), detail);
+  container.classList.toggle("has-chosen", chosen !== undefined);
+  container.append(...withHeading("Traces", h("aside.side", { "aria-label": "All traces" }, list)), detail);
   const open = new Set();
-  /** The views of model calls by span. They stay, so that their open parts do. */
+  /** Views of model calls by span. They are reused, so that open sections stay open. */
   const calls = new Map();
-  let wanted = chosenCall;
-  /** Opens the call that the address names, once. */
-  function openWanted() {
-    const span = wanted && flat(spans(chosen)).find((one) => one.kind === "model" && one.details.at(-1).spanId === wanted);
+  let callToOpen = chosenCall;
+  /** Opens the model call in the URL, once. */
+  function openRequestedCall() {
+    const span = callToOpen && flat(spans(chosen)).find((one) => one.kind === "model" && one.details.at(-1).spanId === callToOpen);
     if (!span) return;
     open.add(span.key);
-    wanted = "";
+    callToOpen = "";
   }
   let timer = 0;
-  // Only the inputs of traces in sight are read.
+  // Reads only the inputs of visible traces.
   const seen = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
-      if (isIntersecting) readInputWords(target.first, target.first.turnId).then((isNew) => isNew && soon());
+      if (isIntersecting) readInputExcerpt(target.first, target.first.turnId).then((isNew) => isNew && soon());
     }
   });
   function draw() {
     timer = 0;
     const found = chains();
     const current = chosen ?? found[0]?.id;
-    keep(list, found.slice(0, LISTED).map((chain) => item(chain, chain.id === current, seen)));
-    if (!found.length) return fill(detail, state.isLoaded ? nothing("No traces yet", "Send an input to see its trace.") : nothing("Loading events…"));
-    openWanted();
+    updateChildren(list, found.slice(0, MAX_LISTED).map((chain) => item(chain, chain.id === current, seen)));
+    if (!found.length) return fill(detail, state.isLoaded ? emptyMessage("No traces yet", "Send an input to see its trace.") : emptyMessage("Loading events…"));
+    openRequestedCall();
     fill(detail, waterfall(current, found.find((chain) => chain.id === current), { open, calls, redraw: draw }));
   }
-  // All events are read for a drawing, so there are at most four in a second, and none in a hidden page.
+  // Each drawing reads all events, so it runs at most four times per second, and never in a hidden page.
   const soon = () => (timer ||= setTimeout(draw, 250));
-  const stop = onFrame(["events", "questions", "connection"], soon);
+  const stop = onFrame(["events", "approvals", "connection"], soon);
   draw();
   return () => {
     clearTimeout(timer);
@@ -71,49 +71,49 @@ function stateOf(chain) {
 
 function item(chain, isChosen, seen) {
   const { first } = chain;
-  const words = inputWords(first.turnId);
+  const title = inputExcerpt(first.turnId);
   const [kind, now] = stateOf(chain);
   const waits = lengthOf([...chain.waits.values()].filter((wait) => wait.end !== null));
-  const incomplete = chain.isRunning ? undefined : cut(chain.modelFinishReason);
-  const told = [words && nameOf(first), when(chain.begin), !chain.isRunning && duration(chain.end - chain.begin - waits), !chain.isRunning && waitWords(waits)].filter(Boolean).join(" · ");
+  const incomplete = chain.isRunning ? undefined : incompleteBadge(chain.modelFinishReason);
+  const details = [title && nameOf(first), timeOrDate(chain.begin), !chain.isRunning && duration(chain.end - chain.begin - waits), !chain.isRunning && waitText(waits)].filter(Boolean).join(" · ");
   const make = () => {
     const link = h(
       "a.item",
-      { href: address("traces", chain.id), "aria-current": isChosen ? "true" : undefined },
-      h("strong.item-title", { title: words ?? nameOf(first) }, words ?? nameOf(first)),
-      h("span.row", {}, incomplete && now === "ok" ? incomplete : [mark(kind, now), incomplete], h("span.muted", {}, told)),
+      { href: viewHref("traces", chain.id), "aria-current": isChosen ? "true" : undefined },
+      h("strong.item-title", { title: title ?? nameOf(first) }, title ?? nameOf(first)),
+      h("span.row", {}, incomplete && now === "ok" ? incomplete : [badge(kind, now), incomplete], h("span.muted", {}, details)),
     );
     const row = Object.assign(h("li", {}, link), { first });
-    if (words === undefined && first.turnId) seen.observe(row);
+    if (title === undefined && first.turnId) seen.observe(row);
     return row;
   };
-  return { key: chain.id, sign: JSON.stringify([words, now, told, isChosen, chain.modelFinishReason]), make };
+  return { key: chain.id, signature: JSON.stringify([title, now, details, isChosen, chain.modelFinishReason]), make };
 }
 
-/** Returns the totals of a trace in words: its time with the waits in it, and tokens, cost and calls of all agents. */
+/** Returns the totals of a trace as text: its time and waits, and tokens, cost and calls of all agents. */
 function totals(all, begin, end, chain) {
   const waits = lengthOf(all.filter((span) => span.kind === "wait").map((span) => ({ begin: span.begin, end: span.end ?? end })));
   const models = all.filter((span) => span.kind === "model").map((span) => span.details.at(-1));
   const tokens = models.reduce((sum, event) => sum + (event.tokenUsage?.totalTokens ?? 0), 0);
   const costs = models.map((event) => event.cost).filter(Boolean);
   const cost = costs.length > 0 && money(costs.reduce((sum, one) => sum + one.amount, 0), costs[0].currency);
-  return [duration(end - begin - waits), waitWords(waits, " for approval"), tokens && counted(tokens, "token"), cost, counted(models.length, "model call"), counted(chain.calls, "tool call"), [...chain.agents].join(", ")].filter(Boolean).join(" · ");
+  return [duration(end - begin - waits), waitText(waits, " for approval"), tokens && counted(tokens, "token"), cost, counted(models.length, "model call"), counted(chain.calls, "tool call"), [...chain.agents].join(", ")].filter(Boolean).join(" · ");
 }
 
 function waterfall(id, chain, view) {
-  if (!chain) return nothing("Unknown trace", "The trace is older than the loaded events.");
+  if (!chain) return emptyMessage("Unknown trace", "The trace is older than the loaded events.");
   const all = flat(spans(id));
   const begin = Math.min(chain.begin, ...all.map((span) => span.begin));
   const end = Math.max(chain.isRunning ? Date.now() : chain.end, begin + 1, ...all.map((span) => span.end ?? 0));
-  const scale = Array.from({ length: MARKS + 1 }, (_, nth) => h("span", {}, duration(((end - begin) * nth) / MARKS)));
+  const scale = Array.from({ length: SCALE_MARKS + 1 }, (_, nth) => h("span", {}, duration(((end - begin) * nth) / SCALE_MARKS)));
   return [
     h(
       "div.head",
       {},
-      h("h2", {}, h("a.back", { href: address("traces") }, "‹ all"), inputWords(chain.first.turnId) ?? "Trace", " ", h("code", {}, id.slice(0, 12))),
+      h("h2", {}, h("a.back", { href: viewHref("traces") }, "‹ all"), inputExcerpt(chain.first.turnId) ?? "Trace", " ", h("code", {}, id.slice(0, 12))),
       h("span.muted", {}, totals(all, begin, end, chain)),
     ),
-    h("div.legend", {}, Object.entries(KINDS).map(([kind, words]) => h("span", {}, h(`i.bar-key.${kind}`), words))),
+    h("div.legend", {}, Object.entries(KINDS).map(([kind, label]) => h("span", {}, h(`i.bar-key.${kind}`), label))),
     h("div.scale", { "aria-hidden": "true" }, h("span.scale-label"), h("div.scale-marks", {}, scale)),
     h("ol.waterfall", {}, all.map((span) => row(span, begin, end, view))),
   ];
@@ -124,10 +124,10 @@ function row(span, begin, end, { open, calls, redraw }) {
   const whole = end - begin;
   bar.style.left = `${(100 * (span.begin - begin)) / whole}%`;
   bar.style.width = `max(3px, ${(100 * ((span.end ?? end) - span.begin)) / whole}%)`;
-  const name = h("span.span-name", {}, h(`i.bar-key.${span.kind}`, { "aria-hidden": "true" }), span.name, span.failed && mark("bad", "failed"), span.isDenied && mark("plain", "denied"), span.isCancelled && mark("plain", "cancelled"), cut(span.finishReason), h("span.muted", {}, moreOf(span)));
+  const name = h("span.span-name", {}, h(`i.bar-key.${span.kind}`, { "aria-hidden": "true" }), span.name, span.failed && badge("bad", "failed"), span.isDenied && badge("plain", "denied"), span.isCancelled && badge("plain", "cancelled"), incompleteBadge(span.finishReason), h("span.muted", {}, rowSuffix(span)));
   name.style.paddingInlineStart = `${span.depth * 14}px`;
   const took = span.end === null ? (isWaiting(span) ? "waiting" : "running") : duration(span.took ?? span.end - span.begin);
-  const waits = waitWords(waitedIn(span));
+  const waits = waitText(waitedIn(span));
   const isOpen = open.has(span.key);
   const line = h("button.span-row", { type: "button", "aria-expanded": String(isOpen) }, name, h("span.track", {}, bar), h("span.took", {}, took, waits && h("span.took-wait", {}, waits)));
   line.addEventListener("click", () => {
@@ -138,19 +138,19 @@ function row(span, begin, end, { open, calls, redraw }) {
   return h("li", { data: { span: span.key } }, line, isOpen && h("div.span-details", {}, details(span, calls)));
 }
 
-/** Returns more about a row: the agent that is called, or the tokens of a model call. */
-function moreOf({ kind, details }) {
+/** Returns the text after the name of a row: the called agent, or the tokens of a model call. */
+function rowSuffix({ kind, details }) {
   const { arguments: given, tokenUsage } = { ...details[0], ...details.at(-1) };
   if (kind === "tool" && typeof given?.target === "string") return ` → ${given.target}`;
   return kind === "model" && tokenUsage?.totalTokens ? ` · ${counted(tokenUsage.totalTokens, "token")}` : "";
 }
 
-/** Returns true for a wait that has not ended, and for the spans around it. */
+/** Returns true for an open wait, and for spans that contain one. */
 function isWaiting(span) {
   return span.end === null && (span.kind === "wait" || span.children.some(isWaiting));
 }
 
-/** Returns what a span contains: the request and the response of a model call, arguments and result of a tool call, and the events. */
+/** Creates the details of a span: request and response, or arguments and result, and its events. */
 function details(span, calls) {
   const events = h("details", {}, h("summary", {}, counted(span.details.length, "event")), span.details.map((event) => data(event, event.type)));
   if (span.kind === "tool") return [toolCall(span), events];
