@@ -206,17 +206,21 @@ fn is_setting(path: &Path) -> bool {
     path.is_file() && !is_state && !is_temporary && !COMMIT_FILES.contains(&&*name)
 }
 
-/// Returns true if a program may load the file. A hidden file may be a configuration, such as
-/// `.mocharc.json`. The test runner of Python runs examples in `test*.txt`.
+/// Returns true if the path is an existing file that a program may load.
 fn is_code(path: &Path) -> bool {
+    is_code_name(path) && path.is_file()
+}
+
+/// Returns true if a program may load a file with this name. A hidden file may be a configuration,
+/// such as `.mocharc.json`. The test runner of Python runs examples in `test*.txt`.
+pub fn is_code_name(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.to_lowercase();
     let suffix = path.extension().map(|suffix| suffix.to_ascii_lowercase());
     let is_text = suffix.is_some_and(|suffix| TEXT_SUFFIXES.iter().any(|text| suffix == *text));
     let is_text_test = name.starts_with("test") && name.ends_with(".txt");
     let is_named = || is_text_test || CODE_NAMES.iter().any(|part| name.contains(part));
-    path.is_file()
-        && (!is_text && !is_data(path) || is_text && (name.starts_with('.') || is_named()))
+    !is_text && !is_data(path) || is_text && (name.starts_with('.') || is_named())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use goondan_spec::regular_file;
 use serde_json::Value;
 
+use crate::shell;
 use crate::started_files::{command_words, pieces};
 
 /// Programs that run a script, or the start file of a directory.
@@ -93,6 +94,114 @@ const COMMAND_FILES: [(&str, &[&str]); 22] = [
     ),
 ];
 
+/// Files that determine the code which other build tools and servers run or load. The paths are
+/// relative to their working directory.
+const SETTINGS_FILES: [(&str, &[&str]); 16] = [
+    (
+        "bazel",
+        &[
+            ".bazelrc",
+            "BUILD",
+            "BUILD.bazel",
+            "MODULE.bazel",
+            "WORKSPACE",
+        ],
+    ),
+    (
+        "cmake",
+        &[
+            "CMakeLists.txt",
+            "CMakePresets.json",
+            "CMakeUserPresets.json",
+        ],
+    ),
+    (
+        "docker",
+        &[
+            "compose.yaml",
+            "compose.yml",
+            "compose.override.yaml",
+            "compose.override.yml",
+            "docker-compose.yaml",
+            "docker-compose.yml",
+            "docker-compose.override.yaml",
+            "docker-compose.override.yml",
+        ],
+    ),
+    (
+        "dotnet",
+        &[
+            "Directory.Build.props",
+            "Directory.Build.targets",
+            "Directory.Packages.props",
+            "NuGet.Config",
+            "global.json",
+        ],
+    ),
+    ("flask", &["app.py", "wsgi.py", ".flaskenv"]),
+    ("gmake", &["Makefile", "makefile", "GNUmakefile"]),
+    ("go", &["go.mod", "go.work"]),
+    ("gradle", &GRADLE_FILES),
+    ("gradlew", &GRADLE_FILES),
+    (
+        "meson",
+        &["meson.build", "meson.options", "meson_options.txt"],
+    ),
+    ("mvn", &["pom.xml"]),
+    ("mvnw", &["pom.xml"]),
+    ("ninja", &["build.ninja"]),
+    ("nix", &["flake.nix", "default.nix", "shell.nix"]),
+    (
+        "task",
+        &[
+            "Taskfile.yml",
+            "Taskfile.yaml",
+            "Taskfile.dist.yml",
+            "Taskfile.dist.yaml",
+        ],
+    ),
+    ("zig", &["build.zig", "build.zig.zon"]),
+];
+
+const GRADLE_FILES: [&str; 7] = [
+    "build.gradle",
+    "build.gradle.kts",
+    "gradle.properties",
+    "gradle/wrapper/gradle-wrapper.properties",
+    "gradle/wrapper/gradle-wrapper.jar",
+    "settings.gradle",
+    "settings.gradle.kts",
+];
+
+/// Programs that load no code, except for the files that they name.
+pub const NON_LOADING_PROGRAMS: [&str; 14] = [
+    "chmod", "cp", "curl", "id", "kill", "ln", "mv", "ps", "sleep", "sync", "uname", "uptime",
+    "wget", "whoami",
+];
+
+/// Programs that start the program in their arguments.
+const WRAPPERS: [&str; 8] = [
+    "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "timeout",
+];
+
+/// Programs that run a container, which gets only the directories that its options name.
+const CONTAINER_PROGRAMS: [&str; 2] = ["docker", "podman"];
+
+/// Commands of [`CONTAINER_PROGRAMS`] that run an image or a container.
+const CONTAINER_COMMANDS: [&str; 4] = ["attach", "exec", "run", "start"];
+
+/// Options of [`DOWNLOADERS`] without a value.
+const DOWNLOADER_FLAGS: [&str; 8] = [
+    "--bun",
+    "--isolated",
+    "--no-install",
+    "--offline",
+    "--quiet",
+    "--yes",
+    "-q",
+    "-y",
+];
+
 /// Suffixes that an interpreter adds to the name of a script.
 const SCRIPT_SUFFIXES: [&str; 10] = [
     "js", "mjs", "cjs", "ts", "json", "node", "py", "pyc", "rb", "lua",
@@ -129,6 +238,75 @@ const MAX_SETTINGS_PATHS: usize = 8000;
 
 /// Maximum number of files that the fields of a `package.json` name.
 const MAX_MANIFEST_FILES: usize = 64;
+
+/// Code that the program of a command line may load without naming its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LoadedCode<'w> {
+    /// None.
+    Nothing,
+    /// All code in the directories that these words name.
+    Directories(Vec<&'w str>),
+    /// All code in the named directories, in those of the named files, and in the working directory.
+    Everything,
+}
+
+impl<'w> LoadedCode<'w> {
+    /// Returns the code for the words of a command line. A program that is not listed may load
+    /// anything.
+    pub(crate) fn of(words: &[&'w str]) -> LoadedCode<'w> {
+        let is_before_program = |word: &str| {
+            let is_wrapper = WRAPPERS.contains(&program_name(word).as_str());
+            let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+            is_wrapper || is_number || word.starts_with('-') || word.contains('=')
+        };
+        let Some(at) = words.iter().position(|word| !is_before_program(word)) else {
+            return LoadedCode::Nothing;
+        };
+        let (program, arguments) = (words[at], &words[at + 1..]);
+        let name = program_name(program);
+        let first = arguments.iter().find(|word| !word.starts_with('-'));
+        let is_container = || first.is_some_and(|word| CONTAINER_COMMANDS.contains(word));
+        match name.as_str() {
+            _ if NON_LOADING_PROGRAMS.contains(&name.as_str())
+                || shell::only_reads_files(&name)
+                || shell::never_reads_files(&name)
+                || is_installed_server(program) =>
+            {
+                LoadedCode::Nothing
+            }
+            name if DOWNLOADERS.contains(&name) => {
+                LoadedCode::Directories(package_words(arguments))
+            }
+            name if CONTAINER_PROGRAMS.contains(&name) && is_container() => {
+                LoadedCode::Directories(arguments.to_vec())
+            }
+            _ => LoadedCode::Everything,
+        }
+    }
+}
+
+/// Returns true for the name of an installed MCP server, such as `mcp-server-git` or
+/// `github-mcp-server`. It loads its own code only.
+fn is_installed_server(program: &str) -> bool {
+    let is_server_name = program.starts_with("mcp-server-") || program.ends_with("-mcp-server");
+    is_server_name && !program.contains('/')
+}
+
+/// Returns the arguments of a downloader that can name its package: those up to the first word that
+/// must be the package. The arguments of the package follow.
+fn package_words<'w>(arguments: &[&'w str]) -> Vec<&'w str> {
+    let mut words = Vec::new();
+    let mut is_after_option = false;
+    for word in arguments {
+        words.push(*word);
+        let is_option = word.starts_with('-');
+        if !is_option && !is_after_option && *word != "run" {
+            break;
+        }
+        is_after_option = is_option && !word.contains('=') && !DOWNLOADER_FLAGS.contains(word);
+    }
+    words
+}
 
 /// Names of the programs in a command line.
 pub struct ProgramNames(BTreeSet<String>);
@@ -170,11 +348,12 @@ impl ProgramNames {
         self.has_any(&SHELLS)
     }
 
-    /// Returns the files that define the commands of the programs, in each of `folders`. They may
-    /// not exist.
+    /// Returns the files that define the commands of the programs, or the code that they load, in
+    /// each of `folders`. They may not exist.
     pub fn command_files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
         let used_commands = COMMAND_FILES
             .iter()
+            .chain(&SETTINGS_FILES)
             .filter(|(program, _)| self.has_any(&[program]));
         let files = used_commands.flat_map(|(_, files)| files.iter());
         files
@@ -241,8 +420,8 @@ pub fn shadowing_files(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the files that an interpreter can run for a name: with a suffix, or in a directory or
-/// module of this name.
-fn script_files(folder: &Path, name: &str) -> Vec<PathBuf> {
+/// module of this name. They may not exist.
+pub(crate) fn script_files(folder: &Path, name: &str) -> Vec<PathBuf> {
     let path = folder.join(name);
     let mut files = with_suffixes(&path);
     files.extend(START_FILES.map(|file| path.join(file)));

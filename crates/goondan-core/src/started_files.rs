@@ -3,7 +3,8 @@
 //! An approval of the program's tools covers the content of these files, and file tools ask before
 //! they write one. The command line, the values of its variables, and the first lines of its scripts
 //! are analyzed. A program may import other code from the directory of its script or from its working
-//! directory, so all code there counts.
+//! directory, so all code there counts. For a program that no list contains, both directories and
+//! those that its arguments name count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use crate::code_directory::{CodeDirectory, direct_code_files};
 use crate::content_hash::{content_identity, whole_identity};
-use crate::loaded_files::{ProgramNames, has_inline_code, paths_in_settings};
+use crate::loaded_files::{
+    LoadedCode, ProgramNames, has_inline_code, paths_in_settings, script_files,
+};
 use crate::program_search::{find_program, first_line_words, interpreters};
 use crate::real_path::depends_on_process;
 use crate::shell;
@@ -71,12 +74,23 @@ pub struct StartedFiles {
 }
 
 /// Places from which a program may load code.
-#[derive(Default)]
-struct LoadedPlaces {
-    files: BTreeSet<PathBuf>,
+#[derive(Debug, Default)]
+pub struct LoadedPlaces {
+    /// Existing files, directories of code, and possible files of scripts.
+    pub files: BTreeSet<PathBuf>,
     /// Directories of the project that contain the working directory, with code.
-    around: BTreeSet<PathBuf>,
+    pub around: BTreeSet<PathBuf>,
     are_unknown: bool,
+}
+
+/// Words of a command line.
+struct ProgramWords<'w> {
+    programs: ProgramNames,
+    loaded: LoadedCode<'w>,
+    /// Words, and parts of words, that can be a path.
+    pieces: Vec<String>,
+    /// Directories in which the programs may run.
+    folders: Vec<PathBuf>,
 }
 
 impl StartedProgram<'_> {
@@ -114,18 +128,55 @@ impl StartedProgram<'_> {
         }
     }
 
-    /// Returns the files and directories from which the command line loads code. Follows paths in
-    /// scripts and settings.
-    fn loaded_places(&self) -> LoadedPlaces {
-        let texts: Vec<String> = self
-            .args
-            .iter()
-            .map(|arg| self.expand_variables(arg))
-            .collect();
-        let words: Vec<&str> = std::iter::once(self.command)
-            .chain(texts.iter().flat_map(|arg| command_words(arg)))
-            .collect();
-        let programs = ProgramNames::of(words.iter().copied());
+    /// Returns the paths of files that do not exist, and that the program would run or load in place
+    /// of other files or next to them, such as `srv.js` for `node srv`. Accesses the file system.
+    pub fn possible_files(&self) -> BTreeSet<PathBuf> {
+        let texts = self.expanded_arguments();
+        let words = self.words(&texts);
+        let parsed = self.parse(&texts, &words);
+        let is_file_name = |piece: &&String| {
+            let name = Path::new(piece).file_name().unwrap_or_default();
+            !piece.starts_with('-') && Path::new(name).extension().is_some()
+        };
+        let named_files = parsed.pieces.iter().filter(is_file_name);
+        let named_files = named_files
+            .flat_map(|piece| parsed.folders.iter().map(move |folder| folder.join(piece)));
+        let command_files = parsed
+            .programs
+            .command_files(&self.with_parents(&parsed.folders));
+        let is_possible = |path: &PathBuf| {
+            !path.exists() && !is_data(path) && is_below(path, &[self.project, self.folder])
+        };
+        let possible = parsed
+            .implied_files()
+            .chain(command_files)
+            .chain(named_files);
+        possible.filter(is_possible).collect()
+    }
+
+    /// Returns the files in all directories around the working directory that define the commands of
+    /// the programs, such as `Cargo.toml`. They may not exist.
+    pub fn command_files_around(&self) -> Vec<PathBuf> {
+        let texts = self.expanded_arguments();
+        let programs = ProgramNames::of(self.words(&texts).into_iter());
+        let folders: Vec<PathBuf> = self.folder.ancestors().map(Path::to_owned).collect();
+        programs.command_files(&folders)
+    }
+
+    /// Returns the arguments with the values of variables.
+    fn expanded_arguments(&self) -> Vec<String> {
+        let arguments = self.args.iter();
+        arguments.map(|arg| self.expand_variables(arg)).collect()
+    }
+
+    /// Returns the words of the command line with these arguments.
+    fn words<'w>(&'w self, texts: &'w [String]) -> Vec<&'w str> {
+        let arguments = texts.iter().flat_map(|arg| command_words(arg));
+        std::iter::once(self.command).chain(arguments).collect()
+    }
+
+    /// Parses the words of the command line. Accesses the file system.
+    fn parse<'w>(&self, texts: &[String], words: &[&'w str]) -> ProgramWords<'w> {
         // An argument may also be a whole path with blanks.
         let arguments = texts.iter().map(String::as_str);
         let values = self.variables.values().map(String::as_str);
@@ -135,13 +186,30 @@ impl StartedProgram<'_> {
             .flat_map(pieces)
             .take(MAX_SEARCHED_PATHS)
             .collect();
-        let folders = self.directories(&pieces);
-        let mut paths = Vec::new();
+        ProgramWords {
+            programs: ProgramNames::of(words.iter().copied()),
+            loaded: LoadedCode::of(words),
+            folders: self.directories(&pieces),
+            pieces,
+        }
+    }
+
+    /// Returns the files and directories from which the command line loads code. Follows paths in
+    /// scripts and settings.
+    pub fn loaded_places(&self) -> LoadedPlaces {
+        let texts = self.expanded_arguments();
+        let words = self.words(&texts);
+        let parsed = self.parse(&texts, &words);
+        let mut paths: Vec<PathBuf> = parsed.implied_files().collect();
+        let is_unknown = parsed.is_unknown();
+        let ProgramWords {
+            programs,
+            loaded,
+            pieces,
+            folders,
+        } = parsed;
         for folder in &folders {
-            for piece in &pieces {
-                paths.extend(programs.implied_files(folder, piece));
-                paths.push(folder.join(piece));
-            }
+            paths.extend(pieces.iter().map(|piece| folder.join(piece)));
         }
         let is_relevant =
             |path: &PathBuf| (path.is_file() && !is_data(path)) || depends_on_process(path);
@@ -153,16 +221,21 @@ impl StartedProgram<'_> {
             .flat_map(|file| first_line_words(file))
             .collect();
         let interpreters_of_scripts = ProgramNames::of(script_words.iter().map(String::as_str));
-        if programs.import_code() || interpreters_of_scripts.import_code() {
+        let imports_code = programs.import_code() || interpreters_of_scripts.import_code();
+        if imports_code || is_unknown {
             directories.extend(
                 files
                     .iter()
                     .filter_map(|file| Some(file.parent()?.to_owned())),
             );
             directories.extend(folders.iter().skip(1).cloned());
-            if files.is_empty() || has_inline_code(words.iter().copied()) {
+            if is_unknown || files.is_empty() || has_inline_code(words.iter().copied()) {
                 directories.push(self.folder.to_owned());
             }
+        }
+        if let LoadedCode::Directories(words) = &loaded {
+            let named_paths = words.iter().flat_map(|word| self::pieces(word));
+            directories.extend(named_paths.map(|path| self.folder.join(path)));
         }
         let packages = |folder: &PathBuf| -> Vec<PathBuf> {
             let names = pieces.iter();
@@ -307,6 +380,31 @@ impl StartedProgram<'_> {
     }
 }
 
+impl ProgramWords<'_> {
+    /// Returns true if no list contains the program, so it may load any code.
+    fn is_unknown(&self) -> bool {
+        self.loaded == LoadedCode::Everything && !self.programs.import_code()
+    }
+
+    /// Returns the files that the programs load for a name that is no path of a file. They may not
+    /// exist.
+    fn implied_files(&self) -> impl Iterator<Item = PathBuf> {
+        let is_unknown = self.is_unknown();
+        let files = move |folder: &PathBuf, piece: &String| {
+            let mut files = self.programs.implied_files(folder, piece);
+            if is_unknown {
+                files.extend(script_files(folder, piece));
+            }
+            files
+        };
+        let folders = self.folders.iter();
+        folders.flat_map(move |folder| {
+            let pieces = self.pieces.iter();
+            pieces.flat_map(move |piece| files(folder, piece))
+        })
+    }
+}
+
 /// Returns the text with the value of a variable in place of its name.
 fn with_value(text: &str, name: &str, value: &str) -> String {
     let text = text.replace(&format!("${{{name}}}"), value);
@@ -431,8 +529,11 @@ pub fn pieces(word: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     for piece in texts.into_iter().flatten().flat_map(cut) {
         let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
+        // `./srv#app` names a part of the package in `./srv`.
+        let before_part = piece.split_once('#').map(|(before, _)| before);
         let ways = [piece.as_str(), behind_signs].into_iter();
         let option_pieces = ways
+            .chain(before_part)
             .chain(option_values(&piece))
             .filter(|way| !way.is_empty());
         pieces.extend(option_pieces.map(str::to_owned));

@@ -12,6 +12,7 @@
 //! Start reading at [`load`].
 
 mod base_package;
+pub mod build_sources;
 pub mod bundle;
 pub mod codes;
 pub mod command_line;

@@ -123,3 +123,51 @@ fn project_errors_are_reported_before_a_build() {
     );
     assert!(!outcome.stderr.contains("Building"), "{outcome:#?}");
 }
+
+/// A build runs without a sandbox and without an approval, so a file tool must not change its code.
+#[test]
+fn file_tools_need_an_approval_to_write_code_of_a_build() {
+    let explain = |build: &str, path: &str| {
+        let sandbox = project(build);
+        let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+        let text = text.replace("{ref: Tool/greet}", "{ref: Tool/greet}, {ref: Tool/fs}");
+        let agent = "  workdir: project\n  permissions: {default: allow}\n---";
+        sandbox.write("p/goondan.yaml", &text.replacen("  \n---", agent, 1));
+        sandbox.write("p/tools/greet/greet.sh", "#!/bin/sh\n");
+        sandbox.write("p/scripts/build.sh", "cp src/x tools/greet\n");
+        sandbox.write("p/native/Makefile", "all:\n\ttrue\n");
+        let arguments = serde_json::json!({"path": path, "content": "x"}).to_string();
+        let explain = ["policy", "explain", "--project", "p", "--agent", "a"];
+        let call = ["--tool", "fs__write", "--args", &arguments];
+        let outcome = sandbox.gdn(&[&explain[..], &call[..]].concat());
+        let outcome = outcome.ok().to_owned();
+        outcome.starts_with("fs__write: ask\n") && outcome.contains("it is a program of a tool")
+    };
+    for (build, paths) in [
+        ("make", ["Makefile", "GNUmakefile", "src/new.c"]),
+        (
+            "make -C native",
+            ["native/Makefile", "native/x.c", "native/GNUmakefile"],
+        ),
+        (
+            "sh scripts/build.sh",
+            ["scripts/build.sh", "scripts/lib.sh", "src/x.js"],
+        ),
+        (
+            "[cargo, build, -p, x]",
+            ["crates/x/build.rs", "rust-toolchain.toml", "Cargo.toml"],
+        ),
+        (
+            "{command: ls, sources: ['data/*.txt']}",
+            ["data/a.txt", "src/x.js", "package.json"],
+        ),
+    ] {
+        for path in paths {
+            assert!(explain(build, path), "{build} {path}");
+        }
+        assert!(!explain(build, "docs/notes.md"), "{build}");
+    }
+    let build = "{command: cargo build, cwd: native}";
+    assert!(explain(build, "Cargo.toml"));
+    assert!(!explain(build, "src/x.js"));
+}

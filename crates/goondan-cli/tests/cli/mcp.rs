@@ -532,6 +532,51 @@ fn a_changed_server_is_not_restarted_with_an_earlier_approval() {
     assert!(!sandbox.dir().join("new").exists(), "the new script ran");
 }
 
+/// A program that gdn does not know may run all code in a directory that an argument names.
+#[test]
+fn an_unknown_program_of_a_server_loads_the_named_directory() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = project(
+        CALL_SCRIPT,
+        "workdir: project\n  permissions: {default: allow, rules: [{tool: 'shell__*', action: ask}]}",
+    );
+    let path = |name: &str| sandbox.dir().join(name);
+    sandbox.write("bin/runner", "#!/bin/sh\nexec sh \"$1/main.go\"\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path("bin/runner"), executable).unwrap();
+    sandbox.write("p/srv/main.go", SERVER);
+    let search_path = format!("PATH: '{}:/usr/bin:/bin', NOTES:", path("bin").display());
+    let text = std::fs::read_to_string(path("p/goondan.yaml")).unwrap();
+    let text = text.replace("command: /bin/sh", "command: runner");
+    let text = text.replace("args: [server.sh]", "args: [./srv]");
+    let text = text.replace("NOTES:", &search_path);
+    let tools = "{ref: Tool/shell}, {ref: Tool/fs}";
+    sandbox.write("p/goondan.yaml", &text.replace("{ref: Tool/shell}", tools));
+    let always = serde_json::json!({"answer": "always", "covers": "tool"});
+    assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 1);
+    assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 0);
+    let explain = |path: &str| {
+        let arguments = serde_json::json!({"path": path, "content": "x"}).to_string();
+        let explain = ["policy", "explain", "--project", "p", "--agent", "a"];
+        let call = ["--tool", "fs__write", "--args", &arguments];
+        let outcome = sandbox.gdn(&[&explain[..], &call[..]].concat());
+        outcome.ok().to_owned()
+    };
+    for path in ["srv/main.go", "srv/new.go", "srv.js"] {
+        let explained = explain(path);
+        assert!(
+            explained.contains("it is a program of a tool"),
+            "{explained}"
+        );
+    }
+    assert!(explain("src/main.go").starts_with("fs__write: allow\n"));
+    let new = SERVER.replacen('\n', "\ntouch \"$NOTES/new\"\n", 1);
+    sandbox.write("p/srv/main.go", &new);
+    let deny = serde_json::json!({"answer": "deny"});
+    assert_eq!(stream(&sandbox, &["go"], &deny, || {}).len(), 1);
+    assert!(!path("new").exists(), "the new code ran");
+}
+
 /// File tools ask before they change the program of a server.
 #[test]
 fn a_server_program_is_a_protected_file() {

@@ -134,6 +134,11 @@ pub fn never_reads_files(program: &str) -> bool {
     NON_READING_PROGRAMS.contains(&program)
 }
 
+/// Returns true if the program only prints the files that its arguments name.
+pub fn only_reads_files(program: &str) -> bool {
+    READ_ONLY_PROGRAMS.contains(&program)
+}
+
 /// Returns true if the command has the purpose to print. Its sandbox then needs no write access, so no
 /// option of it writes a file.
 pub fn only_prints(part: &CommandPart) -> bool {

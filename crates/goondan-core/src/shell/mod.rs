@@ -20,7 +20,7 @@ mod wrapper_programs;
 use goondan_spec::command_line::{self, CommandScript, ShellRequired, parse};
 use goondan_spec::pattern::PatternAtom;
 
-pub use command_forms::{CommandForm, form, never_reads_files, only_prints};
+pub use command_forms::{CommandForm, form, never_reads_files, only_prints, only_reads_files};
 pub(crate) use line_commands::{LineWord, quoted_line};
 pub use opened_files::{OpenedFile, opened};
 pub use parts::{file, fold, is_protected};

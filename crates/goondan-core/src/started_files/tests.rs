@@ -136,10 +136,13 @@ fn the_files_of_a_command_line_are_found() {
         ),
         (&["perl", "-Ilib"], &["lib", "script", "server.js"]),
         (&["perl", "-I", "lib"], &["lib", "script", "server.js"]),
-        (&["./script"], &["bin/serve", "script"]),
+        (&["./script"], &["bin/serve", "script", "server.js"]),
         (&["sh", "my tools/run.sh"], &["my tools", "my tools/run.sh"]),
-        (&["bin/serve", "--db", "notes.db"], &["bin/serve"]),
-        (&["serve"], &["bin/serve"]),
+        (
+            &["bin/serve", "--db", "notes.db"],
+            &["bin/serve", "script", "server.js"],
+        ),
+        (&["serve"], &["bin/serve", "script", "server.js"]),
         (
             &["npx", "-y", "server-x@1.0", "data"],
             &[
@@ -148,7 +151,20 @@ fn the_files_of_a_command_line_are_found() {
                 "node_modules/server-x/package.json",
             ],
         ),
-        (&["no-such-program", "data"], &[]),
+        (
+            &["no-such-program", "data"],
+            &["data", "data/package.json", "script", "server.js"],
+        ),
+        (
+            &["no-such-program", "pkg.sub:app2"],
+            &[
+                "pkg",
+                "pkg/__init__.py",
+                "pkg/sub.py",
+                "script",
+                "server.js",
+            ],
+        ),
     ] {
         let args: Vec<String> = line[1..].iter().map(|arg| (*arg).to_owned()).collect();
         let mut expected = expected.to_vec();
@@ -195,6 +211,32 @@ fn a_change_of_a_loadable_file_changes_the_server_content() {
         (&["sh", "-c", "exec sh \"$PWD/run.sh\""], "run.sh"),
         (&["sh", "-c", "exec sh /proc/$$/cwd/run.sh"], "run.sh"),
         (&["sh", "-c", "exec sh r[u]n.sh"], "run.sh"),
+        (&["go", "run", "./tools"], "tools/lib.go"),
+        (&["/usr/local/go/bin/go", "run", "./tools"], "tools/lib.go"),
+        (
+            &["env", "CGO_ENABLED=0", "go", "run", "./tools"],
+            "tools/lib.go",
+        ),
+        (&["timeout", "60", "go", "run", "./tools"], "tools/lib.go"),
+        (&["uvx", "--from", "./tools", "serve"], "tools/lib.py"),
+        (&["uvx", "--from", ".", "serve"], "src/serve/lib.py"),
+        (&["pipx", "run", "--spec=./tools", "serve"], "tools/lib.py"),
+        (&["npx", "-y", "./tools"], "tools/lib.js"),
+        (&["uvicorn", "tools.app:app"], "tools/lib.py"),
+        (&["flask", "run"], "app.py"),
+        (&["gradle", "run"], "src/main/java/Main.java"),
+        (&["mvn", "exec:java"], "src/main/java/Main.java"),
+        (&["dotnet", "run", "--project", "tools"], "tools/Main.cs"),
+        (
+            &["docker", "compose", "run", "serve"],
+            "compose.override.yaml",
+        ),
+        (
+            &["docker", "run", "-v", "./tools:/srv", "x"],
+            "tools/lib.py",
+        ),
+        (&["nix", "run", "."], "flake.nix"),
+        (&["nix", "run", "./tools#serve"], "tools/flake.nix"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path();
@@ -236,6 +278,82 @@ fn a_change_of_a_loadable_file_changes_the_server_content() {
         let before = contents();
         write(file, "{}");
         assert_ne!(before, contents(), "{line:?} {file}");
+    }
+}
+
+#[test]
+fn a_server_that_loads_no_code_of_the_project_keeps_its_content() {
+    for line in [
+        &["mcp-server-git", "--repository", "src"][..],
+        &["github-mcp-server", "stdio"],
+        &[
+            "npx",
+            "-y",
+            "@modelcontextprotocol/server-filesystem",
+            "src",
+        ],
+        &["uvx", "--from", "mcp-server-x", "serve", "src"],
+        &["uvx", "mcp-server-git", "--repository", "src"],
+        &["docker", "run", "-i", "--rm", "mcp/time"],
+        &["curl", "http://127.0.0.1:1/"],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path();
+        std::fs::create_dir(project.join("src")).unwrap();
+        std::fs::write(project.join("src/main.go"), "x").unwrap();
+        let args: Vec<String> = line[1..].iter().map(|arg| (*arg).to_owned()).collect();
+        let program = StartedProgram {
+            command: line[0],
+            args: &args,
+            variables: &BTreeMap::new(),
+            folder: project,
+            project,
+        };
+        let before = program.contents();
+        std::fs::write(project.join("src/main.go"), "y").unwrap();
+        std::fs::write(project.join("main.py"), "y").unwrap();
+        assert_eq!(program.contents(), before, "{line:?}");
+        assert_eq!(program.files(), BTreeSet::new(), "{line:?}");
+    }
+}
+
+#[test]
+fn files_that_would_run_before_existing_ones_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = dir.path();
+    for file in ["lib/srv/index.js", "sub/Makefile", "Makefile", "srv/app.py"] {
+        let path = project.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+    }
+    for (line, folder, file) in [
+        (&["node", "lib/srv"][..], ".", "lib/srv.js"),
+        (&["node", "lib/srv"], ".", "lib/srv/package.json"),
+        (&["node", "srv"], "lib", "lib/srv.js"),
+        (&["sh", "-c", "exec node lib/srv"], ".", "lib/srv.js"),
+        (&["make", "serve"], "sub", "sub/GNUmakefile"),
+        (&["make", "serve"], ".", "GNUmakefile"),
+        (&["make", "-C", "sub"], ".", "sub/GNUmakefile"),
+        (&["just", "serve"], ".", ".justfile"),
+        (&["uv", "run", "serve"], ".", "uv.toml"),
+        (&["python3", "-m", "srv.app"], ".", "srv/app/__init__.py"),
+        (&["uvicorn", "srv.app:app"], ".", "srv/app/__init__.py"),
+        (&["sh", "start.sh"], ".", "start.sh"),
+        (&["cargo", "run"], "sub", "Cargo.toml"),
+        (&["gradle", "run"], ".", "settings.gradle.kts"),
+    ] {
+        let args: Vec<String> = line[1..].iter().map(|arg| (*arg).to_owned()).collect();
+        let program = StartedProgram {
+            command: line[0],
+            args: &args,
+            variables: &BTreeMap::new(),
+            folder: &project.join(folder),
+            project,
+        };
+        let possible = program.possible_files();
+        let is_file = |path: &PathBuf| path.components().eq(project.join(file).components());
+        assert!(possible.iter().any(is_file), "{line:?} {file} {possible:?}");
+        assert!(!possible.contains(&project.join("other.js")), "{line:?}");
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod protected_paths;
 pub(crate) mod referenced_files;
 mod resolved_paths;
 mod shell_words;
+mod started_places;
 pub(crate) mod untrusted_content;
 
 pub use goondan_core::redact;

@@ -4,27 +4,27 @@
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
 use goondan_spec::entry::library_candidates;
 use goondan_spec::kinds::{
-    ConnectorEntry, ExtensionEntry, MarkedArguments, McpServer, McpTransport, McpValue, Permission,
-    PermissionAction, Permissions, ScriptModule, ToolEntry,
+    ConnectorEntry, ExtensionEntry, MarkedArguments, McpServer, Permission, PermissionAction,
+    Permissions, ScriptModule, ToolEntry,
 };
 use serde_json::{Value, json};
 
 use super::hard_links;
 use super::import_places::{ImportPlaces, ProjectScripts};
+use super::started_places::{ConfiguredProgram, StartedPlaces};
 use crate::policy::{DecisionReason, PathArguments, PolicyDecision};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::WrittenFile;
 use goondan_core::protected_names::ProtectionReason;
 use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, OpenedFile};
-use goondan_core::started_files::StartedProgram;
 use goondan_spec::secret_files::{SecretFiles, is_declared};
 
 /// Name of the file of a skill. A file of this name that an argument names may be for another
@@ -194,6 +194,7 @@ pub(crate) fn find(
         let (handlers, started) = programs.partition(|path| handlers.contains(path));
         ImportPlaces::from_scripts(&ProjectScripts { handlers, started }, &root)
     });
+    let started = LazyCell::new(|| StartedPlaces::of_bundle(environment.bundle, &root));
     let secrets = if is_in(&folder, &root) {
         SecretFiles::below([&root])
     } else {
@@ -222,7 +223,10 @@ pub(crate) fn find(
                 .find(|(protected, _)| is_in(path, protected))
                 .cloned()
         });
-        protection.or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)))
+        let protection = protection
+            .or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)));
+        let is_started = || started.contain(path);
+        protection.or_else(|| is_started().then(|| (path.to_owned(), ProtectionReason::Program)))
     };
     let to_protected = |named: NamedPath<'_>| {
         let (path, (protected, why)) = named
@@ -482,37 +486,10 @@ fn script_modules(bundle: &Bundle) -> impl Iterator<Item = &ScriptModule> {
 
 /// Returns the files of a server program that its command line and its variables name.
 fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
-    let McpTransport::Program {
-        command,
-        args,
-        env,
-        cwd,
-    } = &server.transport
-    else {
+    let Some(program) = ConfiguredProgram::of_server(server, root) else {
         return Vec::new();
     };
-    let variables = env.iter().filter_map(|(name, value)| match value {
-        McpValue::Plain(text) => Some((name.clone(), text.clone())),
-        McpValue::Source(_) => None,
-    });
-    let variables: BTreeMap<String, String> = variables.collect();
-    let folder = cwd
-        .as_ref()
-        .map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
-    // The command is relative to the project, the arguments to the working directory.
-    let program = if command.contains('/') {
-        root.join(command).to_string_lossy().into_owned()
-    } else {
-        command.clone()
-    };
-    let started = StartedProgram {
-        command: &program,
-        args,
-        variables: &variables,
-        folder: &folder,
-        project: root,
-    };
-    let files = started.files().into_iter();
+    let files = program.started(root).files().into_iter();
     files
         .map(|file| file.to_string_lossy().into_owned())
         .chain(server.bundled_program())

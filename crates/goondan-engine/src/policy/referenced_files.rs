@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use goondan_core::loaded_files::{ProgramNames, paths_in_settings};
+use goondan_core::loaded_files::{NON_LOADING_PROGRAMS, ProgramNames, paths_in_settings};
 use goondan_core::program_search::{find_program, interpreters};
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
@@ -23,12 +23,6 @@ use goondan_spec::pattern::PatternAtom;
 pub(super) use self::repositories::is_version_control;
 use self::repositories::repository_files;
 use super::{protected_paths, shell_words};
-
-/// Programs that load no code, except for the files that they name.
-const NON_LOADING_PROGRAMS: [&str; 14] = [
-    "chmod", "cp", "curl", "id", "kill", "ln", "mv", "ps", "sleep", "sync", "uname", "uptime",
-    "wget", "whoami",
-];
 
 /// Starts of the names of programs that install Python packages.
 const PACKAGE_INSTALLERS: [&str; 3] = ["pip", "tox", "uv"];

@@ -9,11 +9,11 @@ mod sources;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use goondan_spec::build_sources::{self, BuildSourceRule};
 use goondan_spec::kinds::ToolBuild;
 use goondan_spec::{Bundle, ResourceId};
 use tokio_util::sync::CancellationToken;
 
-use self::sources::BuildSourceRule;
 pub(crate) use self::sources::SourceTree;
 use crate::start::project::Project;
 
@@ -127,7 +127,7 @@ impl ToolBuilds {
     ) -> Vec<&ToolBuild> {
         let changed: Vec<PathBuf> = changed
             .into_iter()
-            .map(|path| sources::plain(&self.root, path.as_ref()))
+            .map(|path| build_sources::plain(&self.root, path.as_ref()))
             .collect();
         let is_affected =
             |tool: &&BuildableTool| changed.iter().any(|path| tool.sources.contain(path));
