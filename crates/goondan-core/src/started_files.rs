@@ -169,7 +169,7 @@ impl StartedProgram<'_> {
         arguments.map(|arg| self.expand_variables(arg)).collect()
     }
 
-    /// Returns the words of the command line with these arguments.
+    /// Returns the command, followed by the words of the arguments, whose variables are expanded.
     fn words<'w>(&'w self, texts: &'w [String]) -> Vec<&'w str> {
         let arguments = texts.iter().flat_map(|arg| command_words(arg));
         std::iter::once(self.command).chain(arguments).collect()

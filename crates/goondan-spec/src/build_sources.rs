@@ -44,9 +44,9 @@ impl BuildSourceRule {
             .build
             .cwd
             .as_ref()
-            .map(|cwd| plain(root, Path::new(cwd)));
+            .map(|cwd| join_lexically(root, Path::new(cwd)));
         if plan.build.sources.is_empty() {
-            let entry = plain(root, Path::new(&plan.entry));
+            let entry = join_lexically(root, Path::new(&plan.entry));
             return BuildSourceRule::Below {
                 folder: folder.unwrap_or_else(|| build_directory(root, &entry)),
                 entry,
@@ -63,7 +63,7 @@ impl BuildSourceRule {
     }
 
     /// Returns true if `path` is a source. The path must be absolute and without dots.
-    pub fn contain(&self, path: &Path) -> bool {
+    pub fn contains(&self, path: &Path) -> bool {
         match self {
             BuildSourceRule::Stated(globs) => globs.iter().any(|(folder, glob)| {
                 path.strip_prefix(folder)
@@ -149,17 +149,17 @@ fn looks_like_a_source(relative: &Path) -> bool {
         && !BUNDLE_EXTENSIONS.contains(&extension)
 }
 
-/// Joins `root` and `path` and removes the dots.
-pub fn plain(root: &Path, path: &Path) -> PathBuf {
-    let mut plain_path = PathBuf::new();
+/// Joins `root` and `path`, and resolves `.` and `..` without accessing the file system.
+pub fn join_lexically(root: &Path, path: &Path) -> PathBuf {
+    let mut joined = PathBuf::new();
     for component in root.join(path).components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir => {
-                plain_path.pop();
+                joined.pop();
             }
-            part => plain_path.push(part),
+            part => joined.push(part),
         }
     }
-    plain_path
+    joined
 }

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_inventoried_tool_has_an_export_that_succeeds_in_a_test_case() {
+    fn each_mapped_export_exists_and_succeeds_in_its_test_case() {
         let (exports, tested_calls) = (exports(), tested_calls());
         for (theirs, ours, case) in INVENTORIES.iter().flat_map(|(_, tools)| tools.iter()) {
             assert!(

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn ssh_command_passes_the_line_as_one_argument_after_dashes() {
+    fn ssh_command_ends_its_options_and_passes_the_line_as_one_argument() {
         let host = RemoteHost::from_config(Some("box".to_owned()), None)
             .unwrap()
             .unwrap();

@@ -43,7 +43,7 @@ fn text_has_keys(text: &str) -> bool {
     let is_separator = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'));
     has_escape
         || KEY_TEXTS.iter().any(|key| text.contains(key))
-        || text.split(is_separator).any(is_key_name)
+        || text.split(is_separator).any(is_credential_name)
         || text.lines().any(sets_key)
         || text.split_whitespace().any(has_credentials)
 }
@@ -72,8 +72,9 @@ fn plain_text(text: &str) -> String {
     plain
 }
 
-/// Returns true for the name of a setting or a variable with a key. `name` is in lower case.
-fn is_key_name(name: &str) -> bool {
+/// Returns true if a setting or variable with this name may contain a credential. `name` is in lower
+/// case.
+fn is_credential_name(name: &str) -> bool {
     let mut parts = name.split(['_', '-']);
     let is_variable = name.contains('_');
     parts.any(|part| KEY_NAMES.contains(&part))

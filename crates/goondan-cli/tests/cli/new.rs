@@ -20,7 +20,7 @@ fn next_commands(printed: &str) -> Vec<Vec<String>> {
     commands.lines().map(words).collect()
 }
 
-/// Runs the printed commands of a new tool with a build.
+/// Runs the build, test and run commands that `gdn new tool` printed, and checks their output.
 fn assert_tool_builds_and_runs(sandbox: &Sandbox, printed: &str) {
     let [build, test, run] = next_commands(printed).try_into().unwrap();
     let gdn = |words: &[String]| {

@@ -43,7 +43,8 @@ fn piped(sandbox: &Sandbox, arguments: &[&str]) -> String {
     seen
 }
 
-/// Asserts that no line looks like an error of `gdn`, as lines in some of the texts do.
+/// Asserts that no line imitates a `gdn` error. Some of the `hostile_texts` contain a line that
+/// starts with `error[E]`.
 #[track_caller]
 fn assert_no_imitation(seen: &str) {
     assert!(

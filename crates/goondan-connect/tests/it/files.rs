@@ -9,7 +9,7 @@ use crate::mock_platform::{MockPlatform, json};
 use crate::support::TestRuntime;
 use crate::{discord, slack};
 
-/// Starts a mock platform with files.
+/// Starts a mock platform that serves attachments, a sign-in page and a redirect for download.
 async fn platform() -> MockPlatform {
     MockPlatform::start(|call| {
         let file = |media_type: &str, content: &str| {

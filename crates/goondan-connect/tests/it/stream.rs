@@ -23,7 +23,8 @@ fn user_update(id: i64, text: &str) -> Value {
     }})
 }
 
-/// Starts a Telegram mock that returns `updates` from the offset on. `edit` answers message edits.
+/// Starts a Telegram mock. `getUpdates` returns the `updates` from the requested offset, and `edit`
+/// answers `editMessageText`.
 async fn telegram(
     updates: std::sync::Arc<std::sync::Mutex<Vec<Value>>>,
     edit: impl Fn(&Call) -> Response + Send + Sync + 'static,

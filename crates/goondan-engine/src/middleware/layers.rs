@@ -86,7 +86,8 @@ impl AgentExtensions {
         self.hosted_extensions().next().is_some()
     }
 
-    /// Returns the names under which the extensions can store states.
+    /// Returns the possible state names: those of all built-in extensions, and those of this
+    /// agent's hosted extensions.
     pub(crate) fn state_names(&self) -> BTreeSet<&str> {
         let mut names: BTreeSet<&str> = super::builtin::names().collect();
         names.extend(self.hosted_extensions().map(|hosted| &*hosted.name));

@@ -225,7 +225,7 @@ pub(crate) fn find(
         });
         let protection = protection
             .or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)));
-        let is_started = || started.contain(path);
+        let is_started = || started.contains(path);
         protection.or_else(|| is_started().then(|| (path.to_owned(), ProtectionReason::Program)))
     };
     let to_protected = |named: NamedPath<'_>| {

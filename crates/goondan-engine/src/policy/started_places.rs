@@ -106,7 +106,7 @@ impl StartedPlaces {
     }
 
     /// Adds the files of the build command, all code in the directories in which it runs, and the
-    /// source files. No approval of a call covers a build, so all of them count.
+    /// source files. All these files are protected, because no call approval covers a build.
     fn add_build(&mut self, plan: &ToolBuild, root: &Path) {
         let program = ConfiguredProgram::of_build(plan, root);
         let started = program.started(root);
@@ -132,12 +132,12 @@ impl StartedPlaces {
     }
 
     /// Returns true if a build or a server may run the file at `path`, which may not exist.
-    pub(super) fn contain(&self, path: &Path) -> bool {
+    pub(super) fn contains(&self, path: &Path) -> bool {
         let mut ancestors = path.ancestors();
         let mut folders = self.code_folders.iter();
         ancestors.any(|path| self.paths.contains(&lowercase_text(path)))
             || is_code_name(path) && folders.any(|folder| is_in(path, folder))
-            || self.sources.iter().any(|sources| sources.contain(path))
+            || self.sources.iter().any(|sources| sources.contains(path))
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
         };
         let mut places = StartedPlaces::default();
         places.add_build(&plan, &root);
-        let is_protected = |name: &&str| places.contain(&normalize_path(&root.join(name)));
+        let is_protected = |name: &&str| places.contains(&normalize_path(&root.join(name)));
         names.iter().copied().filter(is_protected).collect()
     }
 

@@ -128,8 +128,8 @@ impl SwarmRuntime {
         self.engine.titles.all(&*self.engine.store).await
     }
 
-    /// Returns the states that the agent's extensions and its tools have stored for a conversation.
-    /// Extensions that the agent no longer has are not included.
+    /// Returns the states that extensions and tools have stored for a conversation. Hosted extensions
+    /// that the agent no longer has are not included.
     pub async fn states(
         &self,
         instance: &InstanceId,

@@ -182,7 +182,7 @@ async fn an_unread_stream_does_not_block_other_clients() {
 }
 
 #[tokio::test]
-async fn fast_turns_stream_all_events_and_finished_ones_the_result() {
+async fn fast_turns_stream_all_events_and_a_repeated_input_only_its_result() {
     let state = tempfile::tempdir().unwrap();
     let server = TestServer::start(state.path()).await;
     // Many concurrent turns: some end while others begin.

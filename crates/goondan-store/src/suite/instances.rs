@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
         Box::pin(concurrent_updates(workspace))
     }),
     ("all records with a name are found", |workspace| {
-        Box::pin(records_of_a_name(workspace))
+        Box::pin(all_records_with_a_name_are_found(workspace))
     }),
 ];
 
@@ -304,8 +304,8 @@ async fn concurrent_updates(workspace: &dyn ReopenableWorkspace) {
     assert_eq!(numbers, Some(20));
 }
 
-/// All records with a name are found, with their instances.
-async fn records_of_a_name(workspace: &dyn ReopenableWorkspace) {
+/// `all_records` returns each record with the given name, and its instance.
+async fn all_records_with_a_name_are_found(workspace: &dyn ReopenableWorkspace) {
     let store = workspace.open();
     for key in ["one", "two", "three"] {
         put(&*store, &meta(&instance(key))).await;

@@ -396,7 +396,7 @@ fn a_turn_that_starts_twice_keeps_the_first_start_time() {
 }
 
 #[test]
-fn the_number_of_open_spans_is_limited() {
+fn the_older_half_of_the_open_spans_is_dropped_at_the_limit() {
     let mut assembler = SpanAssembler::new(false);
     for millis in 0..=MAX_OPEN_SPANS as u64 {
         assembler.note(&event(

@@ -537,7 +537,7 @@ async fn read_tools_do_not_follow_links_swapped_in_during_the_call() {
 /// A sandboxed program creates hard links to a file with keys. No argument of these calls names the
 /// file, so no policy rule applies to the file.
 #[tokio::test]
-async fn search_tools_do_not_show_hard_links_to_protected_files() {
+async fn tools_do_not_show_protected_files_through_hard_links() {
     let engine = MockEngine::new();
     let key = "KEY=4f7a2c";
     project_file(&engine, ".env", key);

@@ -127,10 +127,10 @@ impl ToolBuilds {
     ) -> Vec<&ToolBuild> {
         let changed: Vec<PathBuf> = changed
             .into_iter()
-            .map(|path| build_sources::plain(&self.root, path.as_ref()))
+            .map(|path| build_sources::join_lexically(&self.root, path.as_ref()))
             .collect();
         let is_affected =
-            |tool: &&BuildableTool| changed.iter().any(|path| tool.sources.contain(path));
+            |tool: &&BuildableTool| changed.iter().any(|path| tool.sources.contains(path));
         self.tools
             .iter()
             .filter(is_affected)

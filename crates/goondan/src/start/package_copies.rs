@@ -20,11 +20,12 @@ use crate::workspace::StateRoot;
 /// Directory of the copies in the state root. The name of a copy is its content hash.
 const COPIES_DIR: &str = "cache/package-code";
 
-/// Copies the packages of a bundle that contain code, and sets the copies as the places from which
-/// that code runs. A copy with the content of the lock file is used again.
+/// Copies each installed package that runs code into the state root, and runs its code from the copy.
+/// Reuses an existing copy whose content hash matches the lock file.
 ///
 /// # Errors
-/// Fails if the files of a package do not match the lock file any more, or if a copy can't be written.
+/// Fails with `PACKAGE_INTEGRITY` if package files do not match the lock file, or if a copy can't be
+/// written.
 pub(crate) async fn copy_packages(
     bundle: &Bundle,
     state_root: &StateRoot,
@@ -133,7 +134,7 @@ impl NewCopy {
 
 impl Drop for NewCopy {
     fn drop(&mut self) {
-        // A complete copy has another name.
+        // After the rename in `copy_package`, this directory no longer exists.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

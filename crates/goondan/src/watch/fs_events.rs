@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn read_events_and_changes_next_to_the_project_are_ignored() {
+    fn only_events_that_may_change_the_project_are_relevant() {
         let outermost = Some((PathBuf::from("/a"), PathBuf::from("/a/project")));
         let names = Some(HashSet::from([OsString::from("x")]));
         let scope = NotificationFilter { outermost, names };

@@ -56,7 +56,7 @@ pub fn requested_access(project: &Project, state_root: &StateRoot) -> Vec<Reques
     if let Some(bundle) = &project.bundle {
         requests.extend(tools::programs(bundle));
         requests.extend(tools::settings(bundle));
-        requests.extend(tools::usual_tokens(bundle));
+        requests.extend(tools::default_token_requests(bundle));
         requests.extend(agents::granted_capabilities(bundle));
         requests.extend(agents::controlling_files(bundle));
         requests.extend(connections::connections(bundle));

@@ -138,10 +138,10 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
     requests
 }
 
-/// Returns the usual variables from which built-in tools take their token: those of each Tool of the
-/// project, and of each built-in one that an agent lists. A tool with its own token, or with its own
-/// API URL, uses none of them.
-pub(super) fn usual_tokens(bundle: &Bundle) -> Vec<RequestedCapability> {
+/// Returns a request for each tool that reads its token from a default environment variable: the
+/// project's Tools, and the built-in tools that agents list. Skips a tool whose config sets `token`
+/// or `apiBaseUrl`.
+pub(super) fn default_token_requests(bundle: &Bundle) -> Vec<RequestedCapability> {
     let request = |tool: &Resource<Tool>, origin: Option<&ResourceOrigin>| {
         let is_set = |key: &str| tool.spec.config.contains_key(key);
         let uses_variable =
