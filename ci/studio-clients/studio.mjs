@@ -597,7 +597,7 @@ async function cases() {
     const found = await accessibility(page);
     holds(found.length === 0, `the case, ${colorScheme}: axe-core finds nothing ${found.join("\n")}`);
   }
-  await picture("case");
+  await photographBoth(page, pictures, "case");
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await dialog.getByRole("button", { name: "Copy" }).click();
   await dialog.getByText("Copied to the clipboard.").waitFor();
