@@ -53,7 +53,7 @@ impl Sandbox {
         command
     }
 
-    /// As [`Sandbox::command`], without trust in any project.
+    /// Returns `gdn` with `arguments`, not started yet. No project is trusted.
     pub(crate) fn command_without_trust(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdn"));
         command.args(arguments).current_dir(self.dir()).env_clear();

@@ -14,12 +14,12 @@ use crate::sandbox::{Outcome, Sandbox};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// An installation as the installers create it, and its download site.
-struct Installation {
+struct ProgramInstallation {
     sandbox: Sandbox,
     site: PathBuf,
 }
 
-impl Installation {
+impl ProgramInstallation {
     fn new() -> Self {
         let sandbox = Sandbox::new();
         let (prefix, site) = (sandbox.dir().join("prefix"), sandbox.dir().join("site"));
@@ -31,7 +31,7 @@ impl Installation {
         let version = env!("CARGO_PKG_VERSION");
         let receipt = json!({ "version": version, "target": TARGET, "base": serve(site.clone()) });
         fs::write(prefix.join("share/gdn/receipt.json"), receipt.to_string()).unwrap();
-        Installation { sandbox, site }
+        ProgramInstallation { sandbox, site }
     }
 
     /// Publishes `version`, whose program is a shell script with the lines `program`.
@@ -137,7 +137,7 @@ fn serve(folder: PathBuf) -> String {
 
 #[test]
 fn self_update_installs_a_newer_version() {
-    let installation = Installation::new();
+    let installation = ProgramInstallation::new();
     installation.publish("99.0.0", "echo gdn 99.0.0");
     let outcome = installation.gdn(&["self", "update", "--check", "--json"]);
     let outcome: Value = serde_json::from_str(outcome.ok()).unwrap();
@@ -166,7 +166,7 @@ fn self_update_installs_a_newer_version() {
 
 #[test]
 fn an_older_version_changes_nothing() {
-    let installation = Installation::new();
+    let installation = ProgramInstallation::new();
     installation.publish("0.0.1", "echo gdn 0.0.1");
     assert!(
         installation
@@ -179,7 +179,7 @@ fn an_older_version_changes_nothing() {
 
 #[test]
 fn a_tampered_archive_is_refused() {
-    let installation = Installation::new();
+    let installation = ProgramInstallation::new();
     let archive = installation.publish("99.0.0", "echo gdn 99.0.0");
     let mut bytes = fs::read(&archive).unwrap();
     bytes.push(0);
@@ -197,7 +197,7 @@ fn a_tampered_archive_is_refused() {
 #[test]
 fn self_update_refuses_a_program_without_the_expected_version() {
     for program in ["exit 1", "echo gdn 98.0.0", "exec /nowhere"] {
-        let installation = Installation::new();
+        let installation = ProgramInstallation::new();
         installation.publish("99.0.0", program);
         let outcome = installation.gdn(&["self", "update"]);
         assert_eq!(outcome.code, 1, "{program}");
@@ -212,7 +212,7 @@ fn self_update_refuses_a_program_without_the_expected_version() {
 
 #[test]
 fn self_update_reports_a_missing_download_site() {
-    let installation = Installation::new();
+    let installation = ProgramInstallation::new();
     let outcome = installation.gdn(&["self", "update"]);
     assert_eq!(outcome.code, 5);
     assert!(outcome.stderr.contains("404"), "{}", outcome.stderr);

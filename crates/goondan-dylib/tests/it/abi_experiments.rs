@@ -13,12 +13,12 @@ const RELOADS: usize = 200;
 
 /// Creates copies of the hostile library that differ in one string, so that each copy is a new
 /// library with the same code.
-struct Generations {
+struct LibraryGenerations {
     bytes: Vec<u8>,
     marker_offsets: Vec<usize>,
 }
 
-impl Generations {
+impl LibraryGenerations {
     fn new() -> Self {
         let bytes = std::fs::read(plugin("hostile")).expect("read");
         let marker = b"GENERATION-00000";
@@ -31,7 +31,7 @@ impl Generations {
             .filter(|at| bytes[*at..].starts_with(marker))
             .collect();
         assert!(!marker_offsets.is_empty(), "the marker is in the library");
-        Generations {
+        LibraryGenerations {
             bytes,
             marker_offsets,
         }
@@ -61,7 +61,7 @@ fn resident_memory() -> Option<usize> {
 #[tokio::test]
 async fn each_of_200_reloads_runs_new_code() {
     let fixture = LibraryFixture::new();
-    let mut generations = Generations::new();
+    let mut generations = LibraryGenerations::new();
     let before = resident_memory();
     let mut outputs = BTreeSet::new();
     for number in 0..RELOADS {

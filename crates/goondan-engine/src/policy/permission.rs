@@ -398,6 +398,11 @@ async fn resolve_paths(
         arguments.clone(),
     );
     let own_folder = context.engine.store.workdir(&context.facts.instance);
+    let spec = &tool.spec;
+    let mut permissions = spec.permissions.iter().chain(&spec.optional_permissions);
+    let can_write = permissions.any(|permission| *permission == Permission::Write)
+        || !redirections.is_empty()
+        || !written.is_empty();
     let (generation, is_builtin) = (
         context.engine.generation.load_full(),
         tool.builtin.is_some(),
@@ -408,6 +413,7 @@ async fn resolve_paths(
             workdir: &folder,
             own_folder: &own_folder,
             is_builtin,
+            can_write,
         };
         ResolvedPaths::with(
             &environment,

@@ -68,6 +68,9 @@ pub struct PathEnvironment<'a> {
     pub own_folder: &'a Path,
     /// The tool is built in; built-in tools reject gdn's own directory themselves.
     pub is_builtin: bool,
+    /// The call can write files. The search for code that a new file would replace is slow, and only
+    /// a write of such a file requires an approval.
+    pub can_write: bool,
 }
 
 /// Path in a call.
@@ -223,8 +226,12 @@ pub(crate) fn find(
                 .find(|(protected, _)| is_in(path, protected))
                 .cloned()
         });
-        let protection = protection
-            .or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)));
+        if protection.is_some() || !environment.can_write {
+            return protection;
+        }
+        let protection = imports
+            .find_containing(path)
+            .map(|place| (place, ProtectionReason::Program));
         let is_started = || started.contains(path);
         protection.or_else(|| is_started().then(|| (path.to_owned(), ProtectionReason::Program)))
     };

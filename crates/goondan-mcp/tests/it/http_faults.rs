@@ -7,7 +7,7 @@ use crate::http_server::{
 };
 use crate::stdio_server::{HANG_TIMEOUT, call};
 
-struct Fault {
+struct HttpFault {
     name: &'static str,
     script: Script,
     /// Results of consecutive calls with 1, 2 ….
@@ -16,15 +16,15 @@ struct Fault {
     received_calls: usize,
 }
 
-const FAULTS: &[Fault] = &[
-    Fault {
+const FAULTS: &[HttpFault] = &[
+    HttpFault {
         name: "a session that is lost between calls",
         script: |request, past| refuse_calls_of_lost_session(request, past, || status(404)),
         calls: &["1", "2"],
         // The second call reaches both the old and the new session.
         received_calls: 3,
     },
-    Fault {
+    HttpFault {
         name: "a lost session that is refused with 400 and a JSON-RPC error",
         script: |request, past| {
             let refused = || Reply {
@@ -38,7 +38,7 @@ const FAULTS: &[Fault] = &[
         calls: &["1", "2"],
         received_calls: 3,
     },
-    Fault {
+    HttpFault {
         name: "a lost session that is refused with 400 and plain text",
         script: |request, past| {
             let refused = || Reply {
@@ -51,7 +51,7 @@ const FAULTS: &[Fault] = &[
         calls: &["1", "2"],
         received_calls: 3,
     },
-    Fault {
+    HttpFault {
         name: "a lost session that is refused with 503",
         script: |request, past| {
             let refused = || Reply {
@@ -63,7 +63,7 @@ const FAULTS: &[Fault] = &[
         calls: &["1", "2"],
         received_calls: 3,
     },
-    Fault {
+    HttpFault {
         name: "a session that the server always refuses",
         script: |request, _| {
             let refused = || Reply {
@@ -75,7 +75,7 @@ const FAULTS: &[Fault] = &[
         calls: &["E_MCP_CONNECT"],
         received_calls: 2,
     },
-    Fault {
+    HttpFault {
         name: "a login that expires between calls",
         script: |request, past| {
             let refusal = || Reply {
@@ -87,7 +87,7 @@ const FAULTS: &[Fault] = &[
         calls: &["1", "E_MCP_AUTH", "3"],
         received_calls: 3,
     },
-    Fault {
+    HttpFault {
         name: "a stream that is cut in the middle of an answer, and resumes",
         script: |request, past| match request.header("last-event-id") {
             Some("7") => {
@@ -105,7 +105,7 @@ const FAULTS: &[Fault] = &[
         calls: &["1", "2"],
         received_calls: 2,
     },
-    Fault {
+    HttpFault {
         name: "a stream that is cut and cannot resume",
         script: |request, past| {
             (request.is("tools/call") && count(past, "tools/call") == 0)
@@ -114,7 +114,7 @@ const FAULTS: &[Fault] = &[
         calls: &["E_MCP_DIED", "2"],
         received_calls: 2,
     },
-    Fault {
+    HttpFault {
         name: "an HTML page of a gateway instead of an answer",
         script: |request, past| {
             let calls = count(past, "tools/call");
@@ -124,7 +124,7 @@ const FAULTS: &[Fault] = &[
         calls: &["E_MCP_CONNECT", "E_MCP_CONNECT", "3"],
         received_calls: 3,
     },
-    Fault {
+    HttpFault {
         name: "an answer of 17 MiB",
         script: |request, past| {
             let large = || json!({"content": [{"type": "text", "text": "x".repeat(17 << 20)}]});
@@ -134,7 +134,7 @@ const FAULTS: &[Fault] = &[
         calls: &["E_MCP_TOO_LARGE", "2"],
         received_calls: 2,
     },
-    Fault {
+    HttpFault {
         name: "an event of 17 MiB",
         script: |request, past| {
             let large = || json!({"content": [{"type": "text", "text": "x".repeat(17 << 20)}]});
@@ -145,7 +145,7 @@ const FAULTS: &[Fault] = &[
         calls: &["E_MCP_DIED", "2"],
         received_calls: 2,
     },
-    Fault {
+    HttpFault {
         name: "an answer to another request",
         script: |request, past| {
             let other = || {
@@ -159,7 +159,7 @@ const FAULTS: &[Fault] = &[
         calls: &["E_MCP_PROTOCOL", "2"],
         received_calls: 2,
     },
-    Fault {
+    HttpFault {
         name: "an error without the ID of the request",
         script: |request, past| {
             let error = || json!({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "busy"}});

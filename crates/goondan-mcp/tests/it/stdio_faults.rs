@@ -11,7 +11,7 @@ use crate::stdio_server::{
     outcome, session, tool,
 };
 
-struct Fault {
+struct StdioFault {
     name: &'static str,
     script: Script,
     /// Result of fetching the tools: their names, or an error code.
@@ -20,14 +20,14 @@ struct Fault {
     calls: &'static [&'static str],
 }
 
-const FAULTS: &[Fault] = &[
-    Fault {
+const FAULTS: &[StdioFault] = &[
+    StdioFault {
         name: "no answer to initialize",
         script: |request| request.is("initialize").then(Vec::new),
         tools: "E_MCP_TIMEOUT",
         calls: &[],
     },
-    Fault {
+    StdioFault {
         name: "an exit in the middle of initialize",
         script: |request| {
             request.is("initialize").then(|| {
@@ -40,7 +40,7 @@ const FAULTS: &[Fault] = &[
         tools: "E_MCP_CONNECT",
         calls: &[],
     },
-    Fault {
+    StdioFault {
         name: "an invalid answer to initialize",
         script: |request| {
             request
@@ -50,7 +50,7 @@ const FAULTS: &[Fault] = &[
         tools: "E_MCP_CONNECT",
         calls: &[],
     },
-    Fault {
+    StdioFault {
         name: "a revision that does not exist",
         script: |request| {
             request
@@ -60,7 +60,7 @@ const FAULTS: &[Fault] = &[
         tools: "E_MCP_CONNECT",
         calls: &[],
     },
-    Fault {
+    StdioFault {
         name: "an exit in the middle of a call",
         script: |request| {
             (request.is("tools/call") && request.start == 0).then(|| vec![ServerAction::Exit])
@@ -68,7 +68,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["E_MCP_DIED", "2"],
     },
-    Fault {
+    StdioFault {
         name: "text on standard output",
         script: |request| {
             let words = "\u{1b}[32mListening…\u{1b}[0m\n{\"level\":\"info\"}\n[]\nnull\n\n\"\n";
@@ -86,7 +86,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["1", "2"],
     },
-    Fault {
+    StdioFault {
         name: "600 kB of text before each answer",
         script: |request| {
             let words = || ServerAction::Print("one more word\n".repeat(43_000));
@@ -97,7 +97,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["1", "2", "3"],
     },
-    Fault {
+    StdioFault {
         name: "an answer of 17 MiB in a line",
         script: |request| {
             let large = || vec![request.text(&"x".repeat(17 << 20))];
@@ -106,7 +106,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["E_MCP_TOO_LARGE", "2"],
     },
-    Fault {
+    StdioFault {
         name: "an answer with too many nested levels",
         script: |request| {
             let deep = || format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
@@ -123,7 +123,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["E_MCP_PROTOCOL", "2"],
     },
-    Fault {
+    StdioFault {
         name: "answers without a request, and a duplicate answer",
         script: |request| {
             let stray = |id: Value| {
@@ -145,7 +145,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["1", "2"],
     },
-    Fault {
+    StdioFault {
         name: "a numeric ID that is returned as a string",
         script: |request| {
             let id = request.message["id"].to_string();
@@ -157,7 +157,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["ok"],
     },
-    Fault {
+    StdioFault {
         name: "invalid and partly valid results",
         script: |request| {
             let odd = [
@@ -178,7 +178,7 @@ const FAULTS: &[Fault] = &[
             "[unreadable content]\na",
         ],
     },
-    Fault {
+    StdioFault {
         name: "invalid tools next to a valid tool",
         script: |request| {
             let schema = |schema: Value| json!({"name": format!("s{}", schema.to_string().len()), "inputSchema": schema});
@@ -195,7 +195,7 @@ const FAULTS: &[Fault] = &[
         tools: "add tool-e3b0c4 tool-0516ed",
         calls: &["1"],
     },
-    Fault {
+    StdioFault {
         name: "a tool that is removed before the call",
         script: |request| {
             let other = || request.answer(json!({"tools": [tool("other")]}));
@@ -212,7 +212,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["E_MCP_NO_TOOL"],
     },
-    Fault {
+    StdioFault {
         name: "a cursor that repeats",
         script: |request| {
             request
@@ -222,7 +222,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["1"],
     },
-    Fault {
+    StdioFault {
         name: "endless pages",
         script: |request| {
             let page = request.before("tools/list").to_string();
@@ -233,7 +233,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["1"],
     },
-    Fault {
+    StdioFault {
         name: "structured content of an error, and structured content that violates its schema",
         script: |request| {
             let announced = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
@@ -257,7 +257,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["E_MCP_TOOL", "{\"total\":\"3\"}", "3"],
     },
-    Fault {
+    StdioFault {
         name: "an image of 12 MB",
         script: |request| {
             let content = || json!({"content": [{"type": "image", "mimeType": "image/png", "data": "QQQQ".repeat(4 << 20)}]});
@@ -268,7 +268,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["E_MCP_TOO_LARGE"],
     },
-    Fault {
+    StdioFault {
         name: "10,000 progress notifications before an answer",
         script: |request| {
             let token = &request.message["params"]["_meta"]["progressToken"];
@@ -286,7 +286,7 @@ const FAULTS: &[Fault] = &[
         tools: "add",
         calls: &["1"],
     },
-    Fault {
+    StdioFault {
         name: "requests to a client without the required capabilities",
         script: sends_requests_to_the_client,
         tools: "add",
@@ -353,7 +353,7 @@ async fn every_stdio_server_fault_ends_the_call_with_the_expected_result() {
     assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
-async fn run_fault(fault: &Fault) -> (String, Vec<String>) {
+async fn run_fault(fault: &StdioFault) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let is_silent = fault.tools == "E_MCP_TIMEOUT";
     let timeout = if is_silent {

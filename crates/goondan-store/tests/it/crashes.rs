@@ -8,16 +8,16 @@ use crate::swarm::{Process, World, b, q, w};
 use goondan_store::fs::sim::SimFs;
 
 #[derive(Debug, Clone, Copy)]
-enum Crash {
+enum CrashKind {
     Kill,
     PowerFailure(Option<u64>),
 }
 
-impl Crash {
+impl CrashKind {
     fn next(self, fs: &SimFs) -> SimFs {
         match self {
-            Crash::Kill => fs.kill(),
-            Crash::PowerFailure(seed) => fs.lose_power(seed),
+            CrashKind::Kill => fs.kill(),
+            CrashKind::PowerFailure(seed) => fs.lose_power(seed),
         }
     }
 }
@@ -27,7 +27,7 @@ impl Crash {
 async fn crash_at(
     fs: SimFs,
     world: &World,
-    crashes: &[(u64, Crash)],
+    crashes: &[(u64, CrashKind)],
     work: impl AsyncFn(&Process),
 ) -> SimFs {
     let mut fs = fs;
@@ -53,7 +53,7 @@ async fn crash_at(
 
 /// Sends two events to agent `a`, crashes after the given numbers of changes, and then completes.
 /// Checks the result and returns the number of changes.
-async fn run(crashes: &[(u64, Crash)]) -> u64 {
+async fn run(crashes: &[(u64, CrashKind)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
         futures::join!(process.send("one"), process.send("two"));
@@ -64,7 +64,7 @@ async fn run(crashes: &[(u64, Crash)]) -> u64 {
     fs.changes()
 }
 
-async fn crash_at_every_change(crash: impl Fn(u64) -> Crash) {
+async fn crash_at_every_change(crash: impl Fn(u64) -> CrashKind) {
     let changes = run(&[]).await;
     assert!(changes > 50, "the swarm made only {changes} changes");
     for change in 0..changes {
@@ -74,17 +74,17 @@ async fn crash_at_every_change(crash: impl Fn(u64) -> Crash) {
 
 #[tokio::test]
 async fn a_kill_at_any_disk_change_loses_and_repeats_nothing() {
-    crash_at_every_change(|_| Crash::Kill).await;
+    crash_at_every_change(|_| CrashKind::Kill).await;
 }
 
 #[tokio::test]
 async fn a_power_failure_at_any_disk_change_loses_and_repeats_nothing() {
-    crash_at_every_change(|_| Crash::PowerFailure(None)).await;
+    crash_at_every_change(|_| CrashKind::PowerFailure(None)).await;
 }
 
 #[tokio::test]
 async fn a_power_failure_that_tears_files_loses_and_repeats_nothing() {
-    crash_at_every_change(|change| Crash::PowerFailure(Some(change))).await;
+    crash_at_every_change(|change| CrashKind::PowerFailure(Some(change))).await;
 }
 
 proptest! {
@@ -93,9 +93,9 @@ proptest! {
     #[test]
     fn several_crashes_in_a_row_lose_and_repeat_nothing(crashes in proptest::collection::vec((0u64..120, 0u8..3, any::<u64>()), 2..5)) {
         let crash = |kind, seed| match kind {
-            0 => Crash::Kill,
-            1 => Crash::PowerFailure(None),
-            _ => Crash::PowerFailure(Some(seed)),
+            0 => CrashKind::Kill,
+            1 => CrashKind::PowerFailure(None),
+            _ => CrashKind::PowerFailure(Some(seed)),
         };
         let crashes: Vec<_> = crashes.into_iter().map(|(after, kind, seed)| (after, crash(kind, seed))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -112,7 +112,7 @@ const OTHER_EVENTS: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
 /// Does the same as [`run`] with turns of agent `q`, which wait for answers of agent `b`. Agent `b`
 /// also handles `other_events`.
-async fn run_waiting(crashes: &[(u64, Crash)], other_events: &[&str]) -> u64 {
+async fn run_waiting(crashes: &[(u64, CrashKind)], other_events: &[&str]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
         let waiting = async {
@@ -140,9 +140,9 @@ async fn after_a_crash_received_answers_match_the_given_answers() {
         let changes = run_waiting(&[], other_events).await;
         assert!(changes > 50, "the swarm made only {changes} changes");
         for change in 0..changes {
-            run_waiting(&[(change, Crash::Kill)], other_events).await;
+            run_waiting(&[(change, CrashKind::Kill)], other_events).await;
             for seed in std::iter::once(None).chain((0..2).map(|seed| Some(change * 2 + seed))) {
-                run_waiting(&[(change, Crash::PowerFailure(seed))], other_events).await;
+                run_waiting(&[(change, CrashKind::PowerFailure(seed))], other_events).await;
             }
         }
     }
@@ -152,7 +152,7 @@ async fn after_a_crash_received_answers_match_the_given_answers() {
 const REWRITING_EVENTS: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
 /// Does the same as [`run`] with turns that rewrite their conversation.
-async fn run_rewriting(crashes: &[(u64, Crash)]) -> u64 {
+async fn run_rewriting(crashes: &[(u64, CrashKind)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
         for event in REWRITING_EVENTS {
@@ -190,9 +190,9 @@ async fn a_crash_during_a_rewrite_loses_and_repeats_nothing() {
     assert!(changes > 50, "the swarm made only {changes} changes");
     for change in 0..changes {
         for crash in [
-            Crash::Kill,
-            Crash::PowerFailure(None),
-            Crash::PowerFailure(Some(change)),
+            CrashKind::Kill,
+            CrashKind::PowerFailure(None),
+            CrashKind::PowerFailure(Some(change)),
         ] {
             run_rewriting(&[(change, crash)]).await;
         }

@@ -44,9 +44,9 @@ impl ReopenableWorkspace for Killed {
 }
 
 /// A workspace behind an unreliable connection.
-struct Unreliable(MemoryStore);
+struct UnreliableWorkspace(MemoryStore);
 
-impl ReopenableWorkspace for Unreliable {
+impl ReopenableWorkspace for UnreliableWorkspace {
     fn open(&self) -> Box<dyn Store> {
         Box::new(UnreliableStore::new(
             Arc::new(self.0.clone()),
@@ -73,7 +73,12 @@ async fn jsonl_store_passes_the_suite_when_killed_before_each_opening() {
 
 #[tokio::test(start_paused = true)]
 async fn unreliable_store_passes_the_suite() {
-    check(|| Box::new(Unreliable(MemoryStore::new(PathBuf::from("/nowhere"))))).await;
+    check(|| {
+        Box::new(UnreliableWorkspace(MemoryStore::new(PathBuf::from(
+            "/nowhere",
+        ))))
+    })
+    .await;
 }
 
 #[test]

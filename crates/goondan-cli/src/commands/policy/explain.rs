@@ -118,6 +118,7 @@ fn resolve_paths(
         workdir,
         own_folder: Path::new(PLACEHOLDER_DIRECTORY),
         is_builtin,
+        can_write: true,
     };
     Ok(ResolvedPaths::of(&path_environment, marked, arguments))
 }

@@ -135,12 +135,10 @@ impl RegisteredTool {
         let properties = self.schema.as_value().get("properties");
         let default =
             |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
-        let mut arguments: Vec<_> = arguments.iter().collect();
-        arguments.retain(|(name, value)| default(name) == Some(*value));
-        arguments
-            .into_iter()
-            .map(|(name, _)| name.clone())
-            .collect()
+        let defaults = arguments
+            .iter()
+            .filter(|(name, value)| default(name) == Some(*value));
+        defaults.map(|(name, _)| name.clone()).collect()
     }
 
     /// Creates the tool for an export of the Tool resource `resource`.
